@@ -156,18 +156,7 @@ def evaluate(task: Task) -> list[dict[str, Any]]:
     records = []
     for kind in KINDS:
         parameters, fitted_at = choose_parameters(kind, source, number, learner)
-        with_parameters = LearnerWithParameters(
-            **{name: getattr(learner, name) for name in ("log", "session", "trials", "context")},
-            stored_parameters=parameters,
-            fitted_at=fitted_at,
-        )
-        finding = _assess_preset(
-            with_parameters,
-            group,
-            None,
-            can_share=False,
-            late_candidates=(f.TAUGHT,) if learner.can_be_taught(group) else (),
-        )
+        with_parameters, finding = assess_with_parameters(learner, parameters, fitted_at)
         active = with_parameters.active_parameters(group)
         recommended: Sequence[float] = refit
         if finding.recommendation == Recommendation.DEFAULTS:
@@ -222,6 +211,26 @@ def compute_gain(
         )
         gains.append(loss - changed_loss)
     return Gain(*gains)
+
+
+def assess_with_parameters(
+    learner: Learner, parameters: tuple[float, ...], fitted_at: int
+) -> tuple[LearnerWithParameters, f.Finding]:
+    """Return the learner with stored parameters for the only preset, and the advice on it."""
+    (group,) = learner.groups
+    with_parameters = LearnerWithParameters(
+        **{name: getattr(learner, name) for name in ("log", "session", "trials", "context")},
+        stored_parameters=parameters,
+        fitted_at=fitted_at,
+    )
+    finding = _assess_preset(
+        with_parameters,
+        group,
+        None,
+        can_share=False,
+        late_candidates=(f.TAUGHT,) if learner.can_be_taught(group) else (),
+    )
+    return with_parameters, finding
 
 
 def choose_parameters(

@@ -30,8 +30,8 @@ from _tables import format_wilson
 
 from benchmarks.acts import (
     FUTURE,
-    LearnerWithParameters,
     Source,
+    assess_with_parameters,
     choose_parameters,
     compute_gain,
     fit,
@@ -40,7 +40,6 @@ from benchmarks.advice import cut_log
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.parameters import _assess_preset
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from tools.simulated.worlds import TRUTHS, World
 
@@ -65,22 +64,8 @@ def look_weekly(task: Task) -> list[dict[str, Any]]:
     advice: dict[str, list[tuple[str, float]]] = {kind: [] for kind in KINDS}
     for size in range(START + week, last_size + 1, week):
         learner = Learner.of(cut_log(log, simulated.learner, size))
-        (group,) = learner.groups
         for kind, (stored, fitted_at) in parameters.items():
-            with_parameters = LearnerWithParameters(
-                **{
-                    name: getattr(learner, name) for name in ("log", "session", "trials", "context")
-                },
-                stored_parameters=stored,
-                fitted_at=fitted_at,
-            )
-            finding = _assess_preset(
-                with_parameters,
-                group,
-                None,
-                can_share=False,
-                with_taught=learner.can_be_taught(group),
-            )
+            _, finding = assess_with_parameters(learner, stored, fitted_at)
             advice[kind].append((str(finding.recommendation), finding.probability or 0.0))
     return [
         {

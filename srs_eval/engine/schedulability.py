@@ -173,7 +173,7 @@ class Measurement:
     schedulability: Schedulability | None = None
     obstacle: Obstacle | None = None
     failure: str = ""
-    """Why asking it failed; "" if it did not fail, or was not asked because of an obstacle."""
+    """Reason why asking the model failed; "" if nothing failed, or if there is an obstacle."""
 
 
 def measure_configurations(

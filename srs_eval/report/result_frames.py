@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import permutations
 from os import PathLike
@@ -128,13 +129,14 @@ def evaluate_dataset(
         fresh=fresh,
         context=context,
     )
-    if on_event is not None:
-        for event in events:
-            on_event(event)
-    else:
-        with BatchProgress() as progress:
+    with closing(events):  # ends the workers, whatever stops this loop
+        if on_event is not None:
             for event in events:
-                progress.show(event)
+                on_event(event)
+        else:
+            with BatchProgress() as progress:
+                for event in events:
+                    progress.show(event)
     frame = read_results(folder)
     is_asked = frame["user"].isin(selected_users)
     is_asked &= frame["configuration"].isin(
@@ -387,9 +389,10 @@ def _select_users(available: Sequence[int], users: _Users) -> list[int]:
     if not isinstance(users, Iterable):
         raise argument_error("users", _USER_IDS, users)
     selected = list(users)
+    known_users = set(available)
     for user in selected:
         check_whole_number("users", user, _USER_IDS, least=0)
-        if user not in available:
+        if user not in known_users:
             raise InputError(f"users: there is no user {user} in this data set.")
     if not selected:
         raise argument_error("users", _USER_IDS, selected)

@@ -472,7 +472,7 @@ def make_minutes(memory: str, extra: tuple[float, float, float] | None) -> f.Swi
         ((-2.0, -3.0, -1.0), (-0.5, -1.0, 0.5), "So it may save time."),
         ((0.2, -0.3, 1.0), (2.0, 0.5, 3.0), "So it may cost time."),
         ((-2.0, -3.0, -1.0), (0.5, -1.0, 2.0), "depends on which of the two is right."),
-        ((-2.0, -3.0, -1.0), None, "With the other memory, no retention that was simulated"),
+        ((-2.0, -3.0, -1.0), None, "With the other memory, none of the simulated retentions"),
         (None, None, "No retention that was simulated lets you remember as much with FSRS-7"),
     ],
 )

@@ -17,13 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srs_eval.advice.workload.simulator import (
-    MODELS,
-    Costs,
-    Memory,
-    SimulatedDeck,
-    SimulationSettings,
-)
+from srs_eval.advice.workload import simulator
+from srs_eval.advice.workload.simulator import Costs, Memory, SimulatedDeck, SimulationSettings
 from srs_eval.data.reviews import IntArray
 from srs_eval.models import fsrs6
 from srs_eval.training.optimisers import _chacha_words, _derive_chacha_key
@@ -267,5 +262,6 @@ def balance_interval(
 def following_ankis_simulator() -> Iterator[None]:
     """Let Hard shorten the stability on the same day: Anki's simulator does, its scheduler not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MODELS, "FSRS-6", fsrs6.make_recurrent(0.001))  # type: ignore[arg-type]
+        by_simulator = {**simulator.MODELS, "FSRS-6": fsrs6.make_recurrent(0.001)}
+        patch.setattr(simulator, "MODELS", by_simulator)
         yield

@@ -209,7 +209,7 @@ def _judge_minutes(extra: Sequence[RangedFigure]) -> str:
     saves = [figure.high < 0 for figure in extra]
     costs = [figure.low > 0 for figure in extra]
     if len(extra) == 1:
-        return "With the other memory, no retention that was simulated compares."
+        return "With the other memory, none of the simulated retentions can be compared."
     if all(saves):
         return "So it would save time."
     if all(costs):
