@@ -89,7 +89,7 @@ def check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
         return fsrs6.fit_as_anki(trials, train, learner.context)
 
     def predict(parameters: Sequence[float], test: IntArray) -> FloatArray:
-        return fsrs6.predict(trials, parameters, test, learner.context)
+        return fsrs6.ANKI_TRAINABLE.predict(trials, parameters, test, learner.context)
 
     try:
         test, p = _predict_time_series(index, fit, predict)

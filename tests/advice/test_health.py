@@ -12,10 +12,11 @@ import srs_eval
 from srs_eval.advice import fsrs, parameters, shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import LAST_90_DAYS, SM2, ParameterNoise, Retention
-from srs_eval.advice.health_check import ANKI_RULE
+from srs_eval.advice.health_check import ANKI_RULE, check_health
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_presets
+from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.fsrs6 import _batch_by_card
 from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
@@ -88,6 +89,25 @@ def test_health_check_without_common_first_intervals_is_none(learner: Learner) -
     assert fsrs.check_health(learner, index) is None
     answers = compare(learner.log, questions=["health"])
     assert all("health check" in " ".join(shown.sentences(answer)) for answer in answers)
+
+
+def test_health_check_predicts_by_ankis_rule_for_hard_on_the_same_day(learner: Learner) -> None:
+    """Check that Hard shortens no stability, as in the fit; fsrs-optimizer's rule would differ."""
+    trials = learner.trials
+    index = np.arange(len(trials))
+    found = check_health(learner, index)
+    assert found is not None
+    losses: dict[str, list[float]] = {"Anki": [], "fsrs-optimizer": []}
+    begins = [len(index) // 6 * fold for fold in range(1, 6)]
+    for begin, end in zip(begins, [*begins[1:], len(index)], strict=True):
+        w = anki_fit(trials, index[:begin], learner.context)
+        test = index[begin:end]
+        by_rule = {"Anki": fsrs6.ANKI_TRAINABLE.predict, "fsrs-optimizer": fsrs6.predict}
+        for rule, predict in by_rule.items():
+            p = predict(trials, w, test, learner.context)
+            losses[rule] += log_losses(trials.y[test], p).tolist()
+    assert found.log_loss == pytest.approx(np.mean(losses["Anki"]), abs=1e-12)
+    assert abs(found.log_loss - np.mean(losses["fsrs-optimizer"])) > 1e-6
 
 
 @pytest.mark.parametrize("name", ORACLE_NAMES)

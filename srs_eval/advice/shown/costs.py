@@ -642,7 +642,7 @@ def render_minutes(
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
         cards += f" and {format_count(new, 'new one')}"
-    elif workload.unseen_cards:
+    elif workload.unseen_cards and workload.question.new_a_day is None:
         left_out = format_count(workload.unseen_cards, "new one")
         cards += f" but not your {left_out}, as you have learned none lately"
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
