@@ -109,6 +109,7 @@ class Act:
     desired: float | None = None  # share that is asked for
     recalled: float | None = None  # share that would be remembered without the act
     minutes_a_day: RangedFigure | None = None  # at equal memory, minus those of today
+    equal_retention: float | None = None  # to ask for, so as to remember as much as today
     at_same_desire: SameDesire | None = None  # None if minutes hardly change
     subjects: tuple[str, ...] = ()  # presets, if the act is about single ones
     preset_count: int = 1
@@ -399,7 +400,7 @@ def _add_minutes(act: Act, workload: Workload | None) -> Act:
     if same_memory is None:
         return act
     extra = same_memory.extra_minutes
-    act = replace(act, minutes_a_day=extra)
+    act = replace(act, minutes_a_day=extra, equal_retention=same_memory.retention)
     if not act.saves_minutes:
         return act
     minutes_now = same_memory.minutes - extra.estimate  # FSRS's minutes without the extra ones

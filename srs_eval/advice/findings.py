@@ -254,6 +254,7 @@ class Sharing(Evidence):
     conclusion: Literal["too few", "one preset", "FSRS-7"] = "too few"
     """The code if nothing is recommended."""
     has_unused_presets: bool = False  # whether further presets have reviews, but no usable ones
+    has_unreviewed_presets: bool = False  # whether there are further presets, all without reviews
 
 
 MIN_HARD_SHARE = 0.03

@@ -333,11 +333,20 @@ def format_share(share: float) -> str:
 _DOT_COUNT = 5
 
 
-def describe_certainty(probability: float) -> str:
-    """Describe a probability as "sure", "likely" or "could go either way"."""
+_EVEN = 0.5
+
+
+def describe_certainty(probability: float, *, has_to_choose: bool = False) -> str:
+    """Describe a probability as "sure", "likely" or "could go either way".
+
+    If the learner `has_to_choose`, as parameters once FSRS is on, what is rather better than the
+    alternative is the "best bet".
+    """
     if probability >= f.SURE:
         return "sure"
-    return "likely" if probability >= f.LIKELY else "could go either way"
+    if probability >= f.LIKELY:
+        return "likely"
+    return "best bet" if has_to_choose and probability > _EVEN else "could go either way"
 
 
 def format_dots(probability: float) -> str:
@@ -353,12 +362,12 @@ def round_down_percent(probability: float) -> int:
     return math.floor(100 * probability + 1e-9)  # 100 * 0.29 is 28.999…
 
 
-def format_certainty(probability: float, claim: str = "") -> str:
+def format_certainty(probability: float, claim: str = "", *, has_to_choose: bool = False) -> str:
     """Format a probability in words and numbers: "likely, 88 %".
 
     With the claim "that it helps" it is "likely: the chance that it helps is 88 %".
     """
-    certainty = describe_certainty(probability)
+    certainty = describe_certainty(probability, has_to_choose=has_to_choose)
     percent = round_down_percent(probability)
     if claim:
         return f"{certainty}: the chance {claim} is {percent} %"

@@ -144,9 +144,13 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
     if fsrs6_learner is not None:
         fsrs6_groups = [group for group in groups if group in fsrs6_learner.groups]
     if len(groups) < 2:
-        has_unused_presets = _count_reviewed_presets(learner.log) > 1
+        reviewed_presets = _count_reviewed_presets(learner.log)
         evidence = f.Sharing(
-            "preset", 1, conclusion="one preset", has_unused_presets=has_unused_presets
+            "preset",
+            1,
+            conclusion="one preset",
+            has_unused_presets=reviewed_presets > 1,
+            has_unreviewed_presets=reviewed_presets == 1 < len(learner.log.presets),
         )
         yield f.Finding("split", learner.group_name(groups[0]), evidence=evidence)
     elif fsrs6_learner is None or len(fsrs6_groups) < 2:

@@ -446,7 +446,9 @@ def _choose_month_block(remembered: int | None, level: int, bar_height: int) -> 
     """Return the character of a month's bar in the line that is `level` lines above its foot."""
     if remembered is None:
         return " "
-    above_floor = max(remembered - _MONTH_FLOOR_PERCENT, 0)
+    if remembered < _MONTH_FLOOR_PERCENT:
+        return "↓" if level == 0 else " "
+    above_floor = remembered - _MONTH_FLOOR_PERCENT
     eighths = round(8 * bar_height * above_floor / (100 - _MONTH_FLOOR_PERCENT))
     return _VERTICAL_BLOCKS[min(max(eighths - 8 * level, 0), 8)]
 

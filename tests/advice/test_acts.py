@@ -129,7 +129,7 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     first = find_acts([costs], [BACKLOG])[0]
     assert first.backlog is not None
     assert first.backlog.days == 857  # 3,000 minutes at 3.5 a day
-    assert describe_gain(first) == "takes 50 hours, or 857 of your usual days"
+    assert describe_gain(first) == "takes 50 hours, or 857 days at your usual pace"
     assert describe_act(first) == "Clear the backlog first."
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
@@ -195,9 +195,9 @@ def test_turning_fsrs_on_and_optimizing_are_two_acts_with_their_own_badges() -> 
     ("minutes_now", "spread", "gain"),
     [
         (7.0, 0.0, "5.3 minutes a day less for the same memory"),
-        (1.7, 0.0, "better predictions, about the same minutes"),
+        (1.7, 0.0, "better predictions, about the same minutes at 85 %"),
         (0.5, 0.0, "better predictions, but 1.2 minutes a day more"),
-        (7.0, 0.95, "better predictions, about the same minutes"),
+        (7.0, 0.95, "better predictions, about the same minutes at 85 %"),
     ],
 )
 def test_minutes_are_a_gain_only_if_they_surely_differ(

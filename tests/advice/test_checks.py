@@ -301,7 +301,7 @@ def make_step_check(
     [
         ("first Again", 1.0, 0.5, "Learning step after Again: 1 min is too long, try 30 s"),
         ("first Good", 10.0, 3.0, "Learning step after Good: 10 min is too long, try 3 min"),
-        ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, keep it as short as you can"),
+        ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, try 15 s or less"),
         ("lapse", 10.0, 1e5, "Relearning step: 10 min is too short, try 10 h or more"),
     ],
 )

@@ -544,7 +544,7 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
-    assert line([is_off]) == "could go either way, 60 % once FSRS is on"
+    assert line([is_off]) == "best bet, 60 % once FSRS is on"
     assert (
         "that it predicts your future reviews better than FSRS's defaults" in sentences(is_off)[0]
     )

@@ -68,3 +68,11 @@ def test_months_are_drawn_on_one_scale_with_gaps() -> None:
         "  %   100 –   75  50?",
         "’23   Nov Dec ’24 Feb",
     ]
+
+
+def test_month_below_the_scale_has_an_arrow() -> None:
+    recalled = {"2024-01": Interval(0.75, 0.02, 200, 20), "2024-02": Interval(0.35, 0.02, 170, 20)}
+    bars = MonthBars(_list_month_figures(recalled))
+    pane = Pane("How well do I remember?", PaneLine(""), (bars,), ())
+    lines = [line.plain.rstrip() for line in render_pane(pane, 60, 5)]
+    assert lines[2:] == [" 50 ┤ ███ ↓↓↓", "  %   75  35", "’24   Jan Feb"]

@@ -161,6 +161,17 @@ def test_split_of_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     assert not get_evidence(answer, Sharing).has_unused_presets
 
 
+def test_presets_without_any_review_are_not_denied(log: ReviewLog) -> None:
+    presets = {key: preset for key, preset in log.presets.items() if preset.name == "Preset 0"}
+    only_one = select_presets(log, "Preset 0")
+    answer = compare(replace(only_one, presets=presets), questions=["split"])[0]
+    assert shown.line([answer]) == "You have one. Keep it."
+    answer = compare(replace(only_one, presets=log.presets), questions=["split"])[0]
+    assert shown.line([answer]) == (
+        "All your reviews are in “Preset 0”, so there is nothing to compare."
+    )
+
+
 def test_presets_whose_cards_are_suspended_are_not_denied(log: ReviewLog) -> None:
     group = next(key for key, preset in log.presets.items() if preset.name == "Preset 0")
     is_other = log.preset_of(log.cards.deck_id) != group

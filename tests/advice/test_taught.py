@@ -216,7 +216,7 @@ def test_optimize_does_not_take_back_what_was_taught_just_now(
     else:
         assert by_optimize < by_teaching < f.LIKELY
     text = " ".join(shown.sentences(finding))
-    is_told = "Parameters taught by three models might predict you better" in text
+    is_told = "Parameters made for few reviews might predict you better" in text
     assert is_told == (by_teaching > 0.5)
     assert is_told == ("that optimizing would not predict" in text)
     (line, reason, *_) = render_acts(find_acts([finding], ()))
@@ -247,8 +247,11 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
     assert act.kind == ActKind.PASTE_TAUGHT_PARAMETERS
     assert act.probability == 0.9
     first, *details = [line.text.strip() for line in render_acts([act])]
-    assert first == "Paste parameters taught by three models."
-    assert "While reviews are few, they usually beat Optimize. It overwrites them." in details
+    assert first == "Paste parameters made for few reviews."
+    assert (
+        "They learn from your reviews and from three other models. While reviews are few, they "
+        "usually beat Optimize, which overwrites them."
+    ) in details
     assert explain_where_to_paste(advised).endswith("Pressing Optimize later overwrites them.")
     other = replace(advised, recommendation=f.Recommendation.POOLED)
     assert "overwrites" not in explain_where_to_paste(other)
@@ -256,8 +259,8 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
 
 def test_evidence_says_how_they_were_made_and_tried(advised: f.Finding) -> None:
     text = " ".join(shown.sentences(advised))
-    assert text.startswith("Paste the parameters below, which were taught by three models")
+    assert text.startswith("Paste the parameters below, which are made for few reviews")
     assert "20 of 23 trials on real people" in text
     (table, *_) = shown.tables(advised)
     names = [row["candidate"] for row in table.records()]
-    assert "optimized, and taught by three models" in names
+    assert "made for few reviews" in names

@@ -450,6 +450,24 @@ def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Work
     assert sum("(as today)" in label for label in labels) == 1
 
 
+def test_row_of_equal_memory_has_the_minutes_of_the_summary(stages: list[Workload]) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    assert last.current_figures is not None
+    position = last.at(0.85)
+    slightly_more = list(last.estimates[position])
+    slightly_more[RECALLED] = float(last.figures[position, RECALLED]) + 0.001
+    changed = replace(last, current_figures=tuple(slightly_more))
+    comparison = changed.comparison
+    assert comparison is not None
+    assert comparison.same_share is not None
+    summary, items = render_minutes(changed, is_one_of_several=False)
+    (bar,) = [item for item in items if isinstance(item, Bar) and "(as today)" in item.label]
+    minutes = bar.figures[1].split()[0]
+    assert f"optimized parameters take {minutes} minutes" in summary.text or (
+        f"{minutes} minutes a day." in summary.text
+    )
+
+
 def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) -> None:
     last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
     recalled = last.recalled_now

@@ -95,7 +95,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
             instruction = f"paste new parameters{into}"
         case ActKind.PASTE_TAUGHT_PARAMETERS:
             into = f" into {names}" if names else ""
-            instruction = f"paste parameters taught by three models{into}"
+            instruction = f"paste parameters made for few reviews{into}"
         case ActKind.CHANGE_TO_FSRS_7:
             of = f" in {names}" if names else ""
             instruction = f"choose FSRS-7{of} and press Optimize"
@@ -151,15 +151,16 @@ def describe_gain(act: Act) -> str:
         return f"{minutes} a day less for the same memory"
     if act.costs_minutes:
         return f"{_BETTER}, but {minutes} a day more"
-    return f"{_BETTER}, about the same minutes"
+    assert act.equal_retention is not None
+    return f"{_BETTER}, about the same minutes at {say.format_share(act.equal_retention)}"
 
 
 def _describe_work(backlog: Backlog) -> str:
-    """Describe the work of a backlog: "takes 3 hours, or 9 of your usual days"."""
+    """Describe the work of a backlog: "takes 3 hours, or 9 days at your usual pace"."""
     work = say.format_work_time(backlog.minutes)
     if backlog.days is None or backlog.days < 2:
         return f"takes {work}"
-    return f"takes {work}, or {backlog.days} of your usual days"
+    return f"takes {work}, or {backlog.days} days at your usual pace"
 
 
 def _format_points(share: float) -> str:
@@ -178,7 +179,8 @@ def _describe_probability(act: Act) -> str:
         return ""  # it is about parameters for FSRS, which may be no better than the scheduler
     if act.probability is None or (act.hardly_matters and act.kind == ActKind.CHANGE_NOTHING):
         return ""
-    return f"{say.describe_certainty(act.probability)} {say.format_dots(act.probability)}"
+    certainty = say.describe_certainty(act.probability, has_to_choose=act.follows_fsrs)
+    return f"{certainty} {say.format_dots(act.probability)}"
 
 
 def _choose_level(act: Act) -> LineLevel:
@@ -238,6 +240,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "They go into the field “FSRS parameters”.", "y copies the line"
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
+            yield from _advise_retention(act, "SM-2")
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
         case ActKind.CHANGE_TO_FSRS_7:
@@ -250,7 +253,20 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
     if act.kind == ActKind.CHANGE_TO_FSRS_7:
         yield "compare --question fsrs-7 shows how many cards would move, and the minutes.", ""
     if act.kind == ActKind.PASTE_TAUGHT_PARAMETERS:
-        yield "While reviews are few, they usually beat Optimize. It overwrites them.", ""
+        yield (
+            "They learn from your reviews and from three other models. While reviews are few, they "
+            "usually beat Optimize, which overwrites them.",
+            "",
+        )
+    if not act.follows_fsrs and act.kind != ActKind.TURN_FSRS_ON:
+        yield from _advise_retention(act, "today's settings")
+
+
+def _advise_retention(act: Act, schedule: str) -> Iterator[tuple[str, str]]:
+    """Yield which retention to ask for, if minutes are compared at equal memory."""
+    if act.equal_retention is not None:
+        retention = say.format_share(act.equal_retention)
+        yield f"Ask for {retention} to remember as much as with {schedule}.", ""
 
 
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {

@@ -319,9 +319,9 @@ def _describe_dates_set(workload: Workload) -> Iterator[str]:
 def _explain_change(workload: Workload) -> str:
     """Say why a year of today's schedule takes far fewer, or more, minutes than now.
 
-    Examples: "Until now, most of your time went to new cards, and 246 are left."; "Until now, you
-    reviewed fewer cards than came due: 94 are overdue." "" if they differ little, or if
-    the reviews do not say why.
+    Examples: "Until now, most of your time went to new cards, and 246 are left in “Maps”.";
+    "Until now, you reviewed fewer cards than came due: 94 are overdue." "" if they differ little,
+    or if the reviews do not say why.
     """
     recent = workload.recent_minutes_a_day
     figures = workload.current_figures
@@ -337,7 +337,8 @@ def _explain_change(workload: Workload) -> str:
         if workload.unseen_cards:
             verb = "is" if workload.unseen_cards == 1 else "are"
             left = f"{workload.unseen_cards:,} {verb} left"
-        return f"Until now, most of your time went to new cards, and {left}."
+        place = f" in {say.quote_name(workload.preset)}" if len(workload.presets) == 1 else ""
+        return f"Until now, most of your time went to new cards, and {left}{place}."
     overdue = workload.overdue
     if minutes > _FAR_MORE * recent and overdue.cards > _MIN_SHARE_OVERDUE * overdue.learned:
         verb = "is" if overdue.cards == 1 else "are"
@@ -680,8 +681,11 @@ def _make_bar_of_equal_memory(
         return
     if any(_shows_equal_memory(workload, index, equal) for index in shown):
         return
+    retention = say.format_share(equal.retention)
+    if retention in [say.format_share(workload.retentions[index]) for index in shown]:
+        retention = say.format_percent(equal.retention)  # 90.4 %, beside 90 %
     bar = Bar(
-        f"{say.format_share(equal.retention)} ({_name_equal(workload)})",
+        f"{retention} ({_name_equal(workload)})",
         (say.format_share(comparison.recalled), _format_figure(MINUTES, equal.minutes)),
         share=min(equal.minutes / longest, 1.0),
         drop_order=2,
@@ -690,12 +694,15 @@ def _make_bar_of_equal_memory(
 
 
 def _shows_equal_memory(workload: Workload, index: int, equal: EqualMemory) -> bool:
-    """Return True if the row of a retention shows the share that today's schedule remembers."""
+    """Return True if the row of a retention shows the memory and the minutes of the summary."""
     comparison = workload.comparison
     if comparison is None or abs(workload.retentions[index] - equal.retention) >= _NEAR_SHOWN:
         return False
     recalled = float(workload.figures[index, RECALLED])
-    return say.format_share(recalled) == say.format_share(comparison.recalled)
+    minutes = float(workload.figures[index, MINUTES])
+    return say.format_share(recalled) == say.format_share(comparison.recalled) and (
+        _format_figure(MINUTES, minutes) == _format_figure(MINUTES, equal.minutes)
+    )
 
 
 def _find_equal_share(workload: Workload) -> EqualMemory | None:

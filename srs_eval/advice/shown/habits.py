@@ -451,9 +451,10 @@ def describe_check(check: f.Check) -> str:
 def _describe_step_check(check: f.Check, step: f.StepTiming) -> str:
     """Name a step and a better one: "Learning step after Again: 1 min is too long, try 30 s"."""
     assert check.minutes is not None
-    if check.problem == "shorter" and check.minutes < _SHORTEST_PRACTICAL_STEP:
-        return f"{_name_step(step)}: {_judge_step(step)}, keep it as short as you can"
-    better = _format_duration(check.minutes)
+    minutes = check.minutes
+    if check.problem == "shorter":
+        minutes = max(minutes, _SHORTEST_PRACTICAL_STEP)
+    better = _format_duration(minutes)
     if check.is_bound:
         better += " or less" if check.problem == "shorter" else " or more"
     return f"{_name_step(step)}: {_judge_step(step)}, try {better}"

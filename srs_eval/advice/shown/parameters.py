@@ -25,7 +25,7 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.DEFAULTS: "FSRS's defaults",
     f.POOLED: "optimized, drawn towards all presets",
     f.SHARED: "one line for all presets",
-    f.TAUGHT: "optimized, and taught by three models",
+    f.TAUGHT: "made for few reviews",
     f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
 }
@@ -34,7 +34,7 @@ _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
     Recommendation.OPTIMIZE: "optimize",
     Recommendation.POOLED: "paste new parameters",
     Recommendation.ONE_LINE: "paste the same new parameters",
-    Recommendation.TAUGHT: "paste parameters taught by three models",
+    Recommendation.TAUGHT: "paste parameters made for few reviews",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 and optimize",
     Recommendation.DEFAULTS: "use the defaults",
     Recommendation.LEFT_OUT: "repair",
@@ -55,7 +55,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
         "paste the parameters below, which several presets share, into this preset"
     ),
     Recommendation.TAUGHT: (
-        "paste the parameters below, which were taught by three models, into this preset"
+        "paste the parameters below, which are made for few reviews, into this preset"
     ),
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
@@ -70,7 +70,7 @@ _CHANGES: Mapping[str, str] = {
     f.RECENCY: "optimizing",
     f.POOLED: "pasting new parameters",
     f.SHARED: "pasting new parameters",
-    f.TAUGHT: "pasting parameters taught by three models",
+    f.TAUGHT: "pasting parameters made for few reviews",
     f.FSRS_7: "changing to FSRS-7",
     f.DEFAULTS: "going back to the defaults",
 }
@@ -144,7 +144,8 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if finding.probability is None:
         return "not evaluated"
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
-    certainty = say.format_certainty(probability)
+    has_to_choose = evidence.fsrs_is_off and bool(finding.parameters)
+    certainty = say.format_certainty(probability, has_to_choose=has_to_choose)
     claim = ""
     if not finding.parameters and not is_of_keeping:
         claim = f" that {_CHANGES[evidence.compared_candidate]} helps"
@@ -210,14 +211,15 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if f.lacks_own_evidence(finding):
         certainty = f"{_population_certainty(probability)} {claim}"
     else:
-        certainty = say.format_certainty(probability, claim)
+        has_to_choose = evidence.fsrs_is_off and bool(finding.parameters)
+        certainty = say.format_certainty(probability, claim, has_to_choose=has_to_choose)
     answer = f"{say.capitalize(instruction)} ({certainty})."
     sentences = [answer, _basis_sentence(finding, evidence)]
     if finding.recommendation == Recommendation.TAUGHT:
         sentences.append(_TAUGHT_SENTENCE)
     if rejected_chance is not None:
         sentences.append(
-            "Parameters taught by three models might predict you better: the chance is "
+            "Parameters made for few reviews might predict you better: the chance is "
             f"{say.round_down_percent(rejected_chance)} %, too little to advise them."
         )
     return (*sentences, *_caveats(evidence))
@@ -401,9 +403,12 @@ def _sharing_line(findings: Sequence[f.Finding]) -> str:
 
 def describe_single_preset(finding: f.Finding) -> str:
     """Return the answer on presets if only one of them has usable reviews."""
-    if f.get_evidence(finding, f.Sharing).has_unused_presets:
-        name = say.quote_name(finding.subject)
+    sharing = f.get_evidence(finding, f.Sharing)
+    name = say.quote_name(finding.subject)
+    if sharing.has_unused_presets:
         return f"Only {name} has usable reviews, so there is nothing to compare yet."
+    if sharing.has_unreviewed_presets:
+        return f"All your reviews are in {name}, so there is nothing to compare."
     return "You have one. Keep it."
 
 

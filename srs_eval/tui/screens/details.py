@@ -39,6 +39,7 @@ from srs_eval.report.schedulability import describe_measurement_at_length
 from srs_eval.stats.intervals import decide_verdict
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
+from srs_eval.tui.models import SM2_AND_FSRS
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER_MARK, CalibrationChart, CurvesChart, axis_limits
 from srs_eval.tui.widgets.facts import (
@@ -354,12 +355,15 @@ class CompareScreen(AppScreen, actions="compare"):
             "better": f"Better: {readable_name(left.configuration)}",
             "worse": f"Better: {readable_name(right.configuration)}",
             "as good": "Each is as good as the other",
-            "can't tell yet": "Can't tell yet which predicts better",
+            "can't tell yet": "These reviews alone do not show which predicts better",
         }[verdict]
         addition = ""
         if verdict == "can't tell yet":
-            missing_data = format_missing_data(estimate_missing_data(difference, equivalence))
-            addition = f": {missing_data}"
+            missing = estimate_missing_data(difference, equivalence)
+            if missing.can_come:
+                addition = f" ({format_missing_data(missing)})"
+            if {result.configuration.name for result in (left, right)} == {*SM2_AND_FSRS}:
+                addition += "; “What to do” also counts how other people fared"
         basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
         difference_text = format_difference_with_range(difference)
         return Text.assemble(
