@@ -230,6 +230,12 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     assert re.search(r"young cards +82 % +92 % +83 % .*◀ look", text)
     assert re.search(r"old cards +60 % +92 % +70 % .*◀ look", text)
     assert "May ’24 80" in text
+    fine = Check("gap", "fine", 3)
+    warning, _ = build_screen(findings, (), [fine]).panes[4].items
+    assert warning == PaneLine("You remember less than you ask for", "look", "!")
+    as_asked = replace(late, conclusion="no matter", desired=0.79)
+    (only,) = build_screen([replace(findings[0], evidence=as_asked)], (), [fine]).panes[4].items
+    assert only.level == "fine"
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))

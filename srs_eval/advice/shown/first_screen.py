@@ -14,7 +14,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.acts import Act, ActKind
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, PresetRow
+from srs_eval.advice.sentences import Bar, FirstScreen, Pane, PaneItem, PaneLine, PresetRow
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
@@ -226,6 +226,12 @@ def _retention_pane(so_far: _AnswersSoFar) -> Pane:
     return Pane(TITLES[1], summary, items, (question,))
 
 
+def _remembers_too_little(so_far: _AnswersSoFar) -> bool:
+    """Return True if the second pane marks the share remembered over all time."""
+    bars = (item for item in _retention_pane(so_far).items if isinstance(item, Bar))
+    return any(bar.level == "look" and bar.label == "all" for bar in bars)
+
+
 # 3 What would it cost?
 
 
@@ -351,6 +357,8 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(0 if other_scheduler.level == "look" else problem_count, other_scheduler)
+    if _remembers_too_little(so_far):
+        lines.insert(0, PaneLine("You remember less than you ask for", "look", MARKS["look"]))
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
