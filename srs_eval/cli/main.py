@@ -463,6 +463,7 @@ def models(
     dataset: options.PretrainDataset = None,
     users: options.PretrainUsers = None,
     out: options.PretrainOut = None,
+    seed: options.PretrainSeed = 0,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`.
 
@@ -484,8 +485,8 @@ def models(
         return _print_vectors(names[1:], json or "-")
     if action and json is not None:
         raise InputError(f"`models {action}` prints sentences; it has no --json.")
-    if action != "pretrain" and (dataset or users or out):
-        raise InputError("--dataset, --users and --out belong to `models pretrain`.")
+    if action != "pretrain" and (dataset or users or out or seed):
+        raise InputError("--dataset, --users, --out and --seed belong to `models pretrain`.")
     if names == ["weights"]:
         return _show_weights()
     if names and action == "pretrain":
@@ -496,7 +497,7 @@ def models(
             raise InputError(
                 "`models pretrain` takes a file with one model, --dataset, --users and --out."
             )
-        return research.pretrain(trainable[0], dataset, users, out, context)
+        return research.pretrain(trainable[0], dataset, users, out, context, seed)
     if names and action == "check":
         return _check_models(names[1:], context.features)
     document = build_models_document(names or ())

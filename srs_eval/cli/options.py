@@ -449,6 +449,15 @@ PretrainUsers = Annotated[
         help="After `pretrain`: train on these users.",
     ),
 ]
+PretrainSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        rich_help_panel=_HOW_IT_RUNS,
+        min=0,
+        help="After `pretrain`: train with other random numbers.",
+    ),
+]
 PretrainOut = Annotated[
     Path | None,
     typer.Option(

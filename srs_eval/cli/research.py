@@ -415,18 +415,27 @@ def audit(
     return PARTIAL_FAILURE if last_event.failed else SUCCESS
 
 
-def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context) -> int:
+def pretrain(
+    model: Model, dataset: str, users: str, out: Path, context: Context, seed: int = 0
+) -> int:
     """Train a model on many users together, and write its weights to `out`.
 
-    Raises InputError.
+    Raises InputError, too if a seed is given to a model that does not declare SEED.
     """
     from srs_eval.benchmark.plan import survey_dataset
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
     from srs_eval.engine.own_models import pretrain_on_users
-    from srs_eval.training.hyperparameters import TrainingRecord
+    from srs_eval.models import TrainedModel
+    from srs_eval.training.hyperparameters import SEED, TrainingRecord
     from srs_eval.training.networks import WeightsOrigin, save_pretrained
 
+    if seed:
+        if not isinstance(model, TrainedModel) or SEED not in model.hyperparameters:
+            raise InputError(
+                f"{model.name} has no hyperparameter SEED, so --seed would change nothing."
+            )
+        context = replace(context, hyperparameters={SEED.name: seed})
     reserve_blas_memory()
     opened_dataset = open_dataset(dataset)
     selected_users = _select_users(opened_dataset, users)

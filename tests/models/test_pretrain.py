@@ -330,6 +330,22 @@ def test_pretraining_prints_and_stores_losses_and_settings(dataset: Path, tmp_pa
 
 
 @pytest.mark.slow
+def test_seed_changes_pretraining_and_is_stored(dataset: Path, tmp_path: Path) -> None:
+    model = tmp_path / "linear.py"
+    model.write_text(LINEAR, encoding="utf-8")
+    files = [tmp_path / f"{name}.safetensors" for name in ("plain", "other", "again")]
+    for path, seed in zip(files, ("0", "7", "7"), strict=True):
+        words = ("--dataset", str(dataset), "--users", "1-3", "--out", str(path), "--seed", seed)
+        done = run_in_process("models", "pretrain", str(model), *words)
+        assert done.returncode == 0, done.stderr
+        assert f"seed {seed}" in done.stderr
+        assert read_training_metadata(path)["settings"]["seed"] == int(seed)
+    plain, other, again = (path.read_bytes() for path in files)
+    assert other == again
+    assert other != plain
+
+
+@pytest.mark.slow
 def test_torch_module_of_the_guide_gains_from_pretraining(dataset: Path, tmp_path: Path) -> None:
     """Check fits that start from pretrained weights, and these weights without training."""
     model = tmp_path / "my_gru.py"
@@ -390,6 +406,10 @@ def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_p
     ("words", "message"),
     [
         (("FSRS-6", "--users", "1-3", "--out", "w.safetensors"), "FSRS-6 has no pretrain"),
+        (
+            ("{mean}", "--users", "1-3", "--out", "w.safetensors", "--seed", "1"),
+            "has no hyperparameter SEED",
+        ),
         (("{mean}", "--users", "1", "--out", "w.safetensors"), "1 of these users"),
         (("{mean}", "--users", "1-3"), "takes a file with one model"),
     ],

@@ -362,7 +362,7 @@ class CompareScreen(AppScreen, actions="compare"):
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
-            if {result.configuration.name for result in (left, right)} == {*SM2_AND_FSRS}:
+            if {left.configuration, right.configuration} == {*SM2_AND_FSRS}:
                 addition += "; “What to do” also counts how other people fared"
         basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
         difference_text = format_difference_with_range(difference)
