@@ -82,10 +82,13 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     answer = list(_find_renderer(finding).sentences(finding))
     missing = finding.missing
     is_sure = finding.probability is not None and finding.probability >= f.SURE
+    is_likely = finding.probability is not None and finding.probability >= f.LIKELY
     if missing is not None and not is_sure:
         is_said = any(says_missing_data(text, missing) for text in answer)
         if not missing.can_come:
-            if finding.recommendation and not is_said:
+            if is_likely:
+                answer.append("More reviews like yours would hardly make this more certain.")
+            elif finding.recommendation and not is_said:
                 answer.append(missing_data_sentence(missing))
         elif missing.date or (finding.recommendation and not is_said):
             answer.append(f"Ask again {format_due_date(missing)}.")

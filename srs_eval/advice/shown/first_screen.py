@@ -317,11 +317,13 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
         return f"Keep your {count} presets. Whether they could share FSRS-7 parameters is unknown."
     if count == 1:
         return describe_single_preset(finding)
+    is_sure = (finding.probability or 0.0) >= f.SURE
+    forget = "forget" if is_sure else "seem to forget"
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"Your {count} presets forget alike: one is enough."
+            return f"Your {count} presets {forget} alike: one is enough."
         case Recommendation.SPLIT:
-            return f"Your {count} presets forget differently: keep them apart."
+            return f"Your {count} presets {forget} differently: keep them apart."
         case Recommendation.POOLED:
             return _describe_pooled(count, has_new_parameters=has_new_parameters)
     return f"Keep your {count} presets. You have too few reviews to compare them."
