@@ -6,13 +6,14 @@ until then, the answer, and one more review at the time in question. Models pred
 
 Most models look at nothing of a review before its answer but the time since the last one. They
 are asked for all times at once, on cards that share their history. Others, which count a card's
-earlier trials or read the review's own row, need a collection for each time. Which kind a model is
-of shows on a few cards that are asked both ways.
+earlier trials or read the review's own row, need a collection for each time, unless they have
+`TrainedModel.predict_at`. Which kind a model without it is of shows on a few cards that are asked
+both ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -49,14 +50,21 @@ def ask_after_answers(fit: LastFit, trials: Trials, rows: IntArray, days: FloatA
     Row `rows[i]` of the trials' history rows is the review whose answer is replaced.
     """
     recall = np.empty((len(rows), len(ANSWERS), len(days)))
-    can_share = _can_share_histories(fit, trials, rows, days)
-    for part in _split(trials, rows, len(days) if can_share else 1):
-        cards = _MadeUpCards(trials, rows[part])
-        if can_share:
-            recall[part] = _ask_all_times_at_once(fit, cards, days)
-        else:
-            recall[part] = _ask_each_time(fit, cards, days)
+    ask = _choose_way(fit, trials, rows, days)
+    for part in _split(trials, rows, 1 if ask is _ask_each_time else len(days)):
+        recall[part] = ask(fit, _MadeUpCards(trials, rows[part]), days)
     return recall
+
+
+def _choose_way(
+    fit: LastFit, trials: Trials, rows: IntArray, days: FloatArray
+) -> Callable[[LastFit, _MadeUpCards, FloatArray], FloatArray]:
+    """Return the quickest of the three functions below that is right for the model."""
+    if fit.model.predict_at is not None:
+        return _ask_other_times
+    if _can_share_histories(fit, trials, rows, days):
+        return _ask_all_times_at_once
+    return _ask_each_time
 
 
 def _can_share_histories(fit: LastFit, trials: Trials, rows: IntArray, days: FloatArray) -> bool:
@@ -95,6 +103,13 @@ def _ask_all_times_at_once(fit: LastFit, cards: _MadeUpCards, days: FloatArray) 
     """Return the recall (k, 4, t) of cards whose times share one history."""
     asked = cards.ask_at_all(days)
     recall = fit.predict(asked, np.arange(len(asked)))
+    return recall.reshape(-1, len(ANSWERS), len(days))
+
+
+def _ask_other_times(fit: LastFit, cards: _MadeUpCards, days: FloatArray) -> FloatArray:
+    """Return the recall (k, 4, t) of one collection, whose model knows about other times."""
+    asked, index = cards.ask_at(float(days[0]))
+    recall = fit.predict_at(asked, index, days, cards.count_days(days))
     return recall.reshape(-1, len(ANSWERS), len(days))
 
 
@@ -192,6 +207,11 @@ class _MadeUpCards:
         columns["i"] = columns["i"] - (whole_days == 0)
         columns["bin_i"] = columns["i"]
         return replace(first, **columns, folds=_make_test_fold(len(delta_t)))
+
+    def count_days(self, days: FloatArray) -> IntArray:
+        """Return how many days begin within each of the `days` (t,) after the answers: (c, t)."""
+        counted = _count_days(np.tile(days, len(self)), np.repeat(self._clock_s, len(days)))
+        return counted.reshape(-1, len(days))
 
     def _replace_answers(self, answered: IntArray) -> IntArray:
         """Return the ratings, those of the rows `answered` (c,) being the possible answers."""

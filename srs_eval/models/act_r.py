@@ -15,7 +15,7 @@ time at one second (the max above) and limits a, c, s and h to 0.001 ... 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -59,15 +59,16 @@ def recall(activation: Value, w: Value) -> Value:
 class _PathTree:
     """The tree of all beginnings of cards' sequences of intervals, on which activations depend.
 
-    Node v is reached by a sequence of `depth[v]` intervals. One card with this sequence has the
-    rows `first_row[v] ... first_row[v] + depth[v]` of the history; the last one is the node's own.
-    Nodes are numbered by depth, so that a node comes after the nodes it depends on.
+    Node v is reached by a sequence of `depth[v]` intervals, the last of which ends at `end[v]`. The
+    practices it depends on are the `depth[v]` rows of the history from `first_row[v]`, of one card
+    with this sequence. A node is deeper than the nodes it depends on.
     """
 
     node: IntArray  # (m,) node of each history row
     time: FloatArray  # (m,) days since the card's first review
     depth: IntArray  # (nodes,)
     first_row: IntArray  # (nodes,)
+    end: FloatArray  # (nodes,) days since the card's first review
     ln_days: FloatArray
     """ln of 0, 1, 2 ... days if all intervals are whole, else empty."""
 
@@ -98,6 +99,8 @@ def _build_path_tree(trials: Trials) -> _PathTree:
         depths.append(np.full(len(example), step))
         first_rows.append(starts[example])
         nodes += len(example)
+    depth = np.concatenate(depths)
+    first_row = np.concatenate(first_rows)
     has_whole_days = not np.any(delta_t % 1)
     longest = int(time.max()) if has_whole_days else 0
     if has_whole_days and longest < 10**6:
@@ -107,9 +110,27 @@ def _build_path_tree(trials: Trials) -> _PathTree:
     return _PathTree(
         node=node,
         time=time,
-        depth=np.concatenate(depths),
-        first_row=np.concatenate(first_rows),
+        depth=depth,
+        first_row=first_row,
+        end=time[first_row + depth],
         ln_days=ln_days,
+    )
+
+
+def _add_asked_nodes(paths: _PathTree, after: IntArray, days: FloatArray) -> _PathTree:
+    """Return the tree with nodes `days` (t,) after each of the nodes `after` (k,).
+
+    They are the last k t nodes, node by node.
+    """
+    end = (paths.end[after, None] + days).ravel()
+    longest = int(end.max())
+    has_whole_days = len(paths.ln_days) and not np.any(days % 1) and longest < len(paths.ln_days)
+    return replace(
+        paths,
+        depth=np.concatenate((paths.depth, np.repeat(paths.depth[after] + 1, len(days)))),
+        first_row=np.concatenate((paths.first_row, np.repeat(paths.first_row[after], len(days)))),
+        end=np.concatenate((paths.end, end)),
+        ln_days=paths.ln_days if has_whole_days else np.empty(0),
     )
 
 
@@ -156,6 +177,7 @@ def _fill_batch(
     first: IntArray,
     depth: IntArray,
     first_row: IntArray,
+    end: FloatArray,
     node: IntArray,
     time: FloatArray,
     ln_days: FloatArray,
@@ -169,36 +191,46 @@ def _fill_batch(
     for k in range(len(nodes)):
         v = nodes[k]
         to = first[position[k] // LANES] + position[k] % LANES
-        now = first_row[v] + depth[v]
-        for row in range(first_row[v], now):
+        for row in range(first_row[v], first_row[v] + depth[v]):
             earlier[to] = position_of[node[row]]
-            age = time[now] - time[row]
+            age = end[v] - time[row]
             ages[to] = ln_days[int(age)] if len(ln_days) else np.log(max(age, _TINY))
             to += LANES
 
 
-def _make_batch(
-    paths: _PathTree, trials: Trials, rows: IntArray, weights: FloatArray
-) -> tuple[_KernelBatch, IntArray]:
-    """Return the batch for the kernel, and the position of each row's node in it."""
-    own_row = trials.history_end[rows]
-    start = trials.history_start[rows]
+def _find_nodes(paths: _PathTree, start: IntArray, own: IntArray) -> IntArray:
+    """Return the nodes of the rows start ... own of each trial, each node once."""
     count = len(paths.depth)
-    nodes = np.empty(min(int((own_row - start + 1).sum()), count), np.int64)
+    nodes = np.empty(min(int((own - start + 1).sum()), count), np.int64)
     needed = np.zeros(count, np.bool_)
-    n = compile_kernel(_collect_needed_nodes)(paths.node, start, own_row, needed, nodes)
-    nodes = nodes[:n]
+    n = compile_kernel(_collect_needed_nodes)(paths.node, start, own, needed, nodes)
+    found: IntArray = nodes[:n]
+    return found
+
+
+def _make_batch(
+    paths: _PathTree,
+    nodes: IntArray,
+    asked: IntArray,
+    passes: FloatArray | None = None,
+    failures: FloatArray | None = None,
+) -> tuple[_KernelBatch, IntArray]:
+    """Return the batch of `nodes` for the kernel, and the position of each node `asked` in it.
+
+    `nodes` must hold all that they depend on, each once. `passes` and `failures` are weights of
+    trials that end in the nodes `asked` (none without them).
+    """
     depth = paths.depth[nodes]
     nodes = nodes[np.argsort(depth.astype(np.int32), kind="stable")]
     nodes_of_depth = np.bincount(depth)
     groups = -(-nodes_of_depth // LANES)
     begin = np.cumsum(LANES * groups) - LANES * groups
     first_node_of_depth = np.cumsum(nodes_of_depth) - nodes_of_depth
-    position = np.arange(n) + np.repeat(begin - first_node_of_depth, nodes_of_depth)
+    position = np.arange(len(nodes)) + np.repeat(begin - first_node_of_depth, nodes_of_depth)
     terms = np.repeat(LANES * np.arange(len(groups)), groups)
     first = np.concatenate(([0], np.cumsum(terms)))
     width = LANES * int(groups.sum())  # nodes, with those that fill up groups
-    position_of_node = np.empty(count, np.int32)
+    position_of_node = np.empty(len(paths.depth), np.int32)
     earlier = np.zeros(first[-1], np.int32)
     ln_age = np.zeros(first[-1])
     compile_kernel(_fill_batch)(
@@ -207,6 +239,7 @@ def _make_batch(
         first,
         paths.depth,
         paths.first_row,
+        paths.end,
         paths.node,
         paths.time,
         paths.ln_days,
@@ -214,20 +247,36 @@ def _make_batch(
         earlier,
         ln_age,
     )
-    position_of_row = position_of_node[paths.node[own_row]].astype(np.int64)
-    y = trials.y[rows]
+    asked_position = position_of_node[asked].astype(np.int64)
     batch = _KernelBatch(
         first=first,
         earlier=earlier,
         ln_age=ln_age,
-        passes=np.bincount(position_of_row, weights * y, width).astype(np.float64),
-        failures=np.bincount(position_of_row, weights * (1 - y), width).astype(np.float64),
+        passes=_sum_by_position(asked_position, passes, width),
+        failures=_sum_by_position(asked_position, failures, width),
         tape=np.empty(first[-1] * _compute_tape_length()),
         activation=np.empty((1, width)),
         bar=np.empty((1, width)),
         w_bar=np.empty((len(START), LANES)),
     )
-    return batch, position_of_row
+    return batch, asked_position
+
+
+def _sum_by_position(position: IntArray, weights: FloatArray | None, width: int) -> FloatArray:
+    if weights is None:
+        return np.zeros(width)
+    return np.bincount(position, weights, width).astype(np.float64)
+
+
+def _make_training_batch(
+    paths: _PathTree, trials: Trials, rows: IntArray, weights: FloatArray
+) -> _KernelBatch:
+    """Return the batch of the trials `rows` with their outcomes, weighted."""
+    own_row = trials.history_end[rows]
+    nodes = _find_nodes(paths, trials.history_start[rows], own_row)
+    y = trials.y[rows]
+    batch, _ = _make_batch(paths, nodes, paths.node[own_row], weights * y, weights * (1 - y))
+    return batch
 
 
 _TERM_ADJOINT = Gradient(_remaining_strength, ("before",), "w")
@@ -278,9 +327,8 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     batches = []
     for first in range(0, len(rows), size):
         batch_rows = slice(first, first + size)
-        batch, _ = _make_batch(paths, trials, rows[batch_rows], weights[batch_rows])
-        batches.append(batch)
-    everything, _ = _make_batch(paths, trials, rows, weights)
+        batches.append(_make_training_batch(paths, trials, rows[batch_rows], weights[batch_rows]))
+    everything = _make_training_batch(paths, trials, rows, weights)
     w = minimise_by_adam(
         np.array(START),
         lambda w, number: _compute_gradient(batches[number], w),
@@ -296,9 +344,39 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     if not len(index):
         return np.empty(0)
-    w = np.array(parameters, np.float64)
     paths = trials.derived(_build_path_tree)
-    batch, position = _make_batch(paths, trials, index, np.zeros(len(index)))
+    own_row = trials.history_end[index]
+    nodes = _find_nodes(paths, trials.history_start[index], own_row)
+    return _predict_nodes(paths, nodes, paths.node[own_row], parameters)
+
+
+def _predict_at(
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    days: FloatArray,
+    elapsed_days: IntArray,
+    context: Context,
+) -> FloatArray:
+    if not elapsed_days.size:
+        return np.empty(elapsed_days.shape)
+    paths = trials.derived(_build_path_tree)
+    last_row = trials.history_end[index] - 1
+    practised = _find_nodes(paths, trials.history_start[index], last_row)
+    last, number = np.unique(paths.node[last_row], return_inverse=True)  # many cards have the same
+    asked = len(paths.depth) + np.arange(len(last) * len(days))
+    longer_paths = _add_asked_nodes(paths, last, days)
+    p = _predict_nodes(longer_paths, np.concatenate((practised, asked)), asked, parameters)
+    recall_after: FloatArray = p.reshape(len(last), len(days))[number]
+    return recall_after
+
+
+def _predict_nodes(
+    paths: _PathTree, nodes: IntArray, asked: IntArray, parameters: Any
+) -> FloatArray:
+    """Return the recall at the nodes `asked` (k,), of `nodes` as in `_make_batch`."""
+    w = np.array(parameters, np.float64)
+    batch, position = _make_batch(paths, nodes, asked)
     _compute_loss(batch, w)
     p: FloatArray = recall(batch.activation[0, position], w)
     return p.astype(np.float32).astype(np.float64)
@@ -313,6 +391,7 @@ MODELS = (
         source="Pavlik & Anderson 2005; srs-benchmark other.py, class ACT_R",
         fit=_fit,
         predict=_predict,
+        predict_at=_predict_at,
         default=lambda context: list(START),
         hyperparameters=HYPERPARAMETERS,
         cost=Cost(seconds_per_10k=0.013, seconds_to_compile=1.8),

@@ -109,15 +109,36 @@ class LastFit:
             trials = for_own_model(trials)
         p_by_trial = np.empty(len(trials))  # only the trials `index` are set
         for partition, positions in _split_by_partition(index, trials.partition[index]):
-            if partition in self.parameters:
-                parameters = self.parameters[partition]
-            else:
-                parameters = self.make_default()
+            parameters = self._parameters_of(partition)
             with self.model.isolate_settings():
                 predicted = self.model.predict(trials, parameters, positions, self.context)
             p = check_predictions(f"{self.model.name}: predict", predicted, positions)
             p_by_trial[positions] = p
         return p_by_trial[index]
+
+    def predict_at(
+        self, trials: Trials, index: IntArray, days: FloatArray, elapsed_days: IntArray
+    ) -> FloatArray:
+        """Return the recall (k, t) of the trials `index` at other times.
+
+        `days` (t,) and `elapsed_days` (k, t) are as in `TrainedModel.predict_at`, which the model
+        must have.
+        """
+        assert self.model.predict_at is not None
+        recall = np.empty(elapsed_days.shape)
+        partition_of = trials.partition[index]
+        for partition in np.unique(partition_of).tolist():
+            own = np.flatnonzero(partition_of == partition)
+            parameters = self._parameters_of(partition)
+            recall[own] = self.model.predict_at(
+                trials, parameters, index[own], days, elapsed_days[own], self.context
+            )
+        return recall
+
+    def _parameters_of(self, partition: int) -> Any:
+        if partition in self.parameters:
+            return self.parameters[partition]
+        return self.make_default()
 
 
 def fit_last_fold(

@@ -222,6 +222,14 @@ class TrainedModel(Model):
     times `days` (t,) after each of the four answers to the reviews `review_th` (k,). Only models
     that read the reviews of other cards need it: `engine.schedulability` asks all others by
     `predict`, with histories of single cards."""
+    predict_at: (
+        Callable[[Trials, Any, IntArray, FloatArray, IntArray, Context], FloatArray] | None
+    ) = None
+    """`predict_at(trials, parameters, index, days, elapsed_days, context)` returns the recall
+    (k, t) that `predict` would return for the trials `index` (k,) if they came at other times:
+    `days` (t,) after their last review, which is `elapsed_days` (k, t) whole days. It saves time
+    where `predict` reads more of a trial's time than `Trials.delta_t`, so that
+    `engine.schedulability` would have to call it once for each time."""
 
     @property
     def is_trained(self) -> bool:

@@ -111,20 +111,24 @@ def _compute_features(
     last_rating: IntArray,
     delta_t: FloatArray,
     elapsed_days: IntArray,
+    asked: IntArray,
     asked_t: FloatArray,
+    asked_days: IntArray,
 ) -> NDArray[np.float32]:
-    """Return x of each trial (n, features); `start` marks the first trial of each card.
+    """Return x (k, features) of the trials `asked` (k,), positions in ascending order.
 
-    x is that of the days `asked_t` (n,) since the last review, which are `delta_t` unless somebody
-    asks for other days. The histories are those of `delta_t`. Trials are ordered by card. Counts
-    are over the card's earlier trials except the first, whose rating is that of the review before
-    it. A trial is same-day if its `elapsed_days` are 0.
+    They come `asked_t` days after their last reviews, `asked_days` whole days later, in which they
+    may differ from the trials (n,) that make up the histories. A trial can be asked several times.
+    `start` marks the first trial of each card; trials are ordered by card. Counts are over the
+    card's earlier trials except the first, whose rating is that of the review before it. A trial is
+    same-day if its whole days are 0.
     """
     n = len(start)
-    x = np.empty((n, _FEATURE_COUNT), np.float32)  # as upstream keeps them
+    x = np.empty((len(asked), _FEATURE_COUNT), np.float32)  # as upstream keeps them
     row = np.empty(_FEATURE_COUNT)
     logs = np.empty(n + 1)  # ln(1 + count)
     logs_known = 0
+    number = 0  # of the next trial that is asked
     for k in range(n):
         rating = last_rating[k]
         passed = rating > 1
@@ -154,28 +158,14 @@ def _compute_features(
         now = np.float32(time)  # single precision as upstream: minutes after years vanish
         if start[k] or not passed:
             last_lapse = max(last_lapse, now)
-        same_day = elapsed_days[k] <= 0
-
         while logs_known <= same_day_intervals + other_day_intervals:
             logs[logs_known] = math.log(1 + logs_known)
             logs_known += 1
-        row[:] = 0.0
-        v = _transform_time(asked_t[k])
-        row[LogisticFeature.TIME] = v
-        row[LogisticFeature.TIME_AFTER_HARD] = v * (rating == 2)
-        row[LogisticFeature.TIME_AFTER_GOOD] = v * (rating == 3)
-        row[LogisticFeature.TIME_AFTER_EASY] = v * (rating == 4)
-        row[LogisticFeature.TIME_FIRST_TRIAL_HARD] = v * (start[k] and rating == 2)
-        row[LogisticFeature.TIME_FIRST_TRIAL_ABOVE_HARD] = v * (start[k] and rating > 2)
-        row[LogisticFeature.TIME_SAME_DAY_FAILURES] = v * logs[same_day_failures]
-        row[LogisticFeature.TIME_OTHER_DAY_PASSES] = v * (
-            0.0 if same_day else logs[other_day_passes]
-        )
-        row[LogisticFeature.TIME_OTHER_DAY_FAILURES] = v * (
-            0.0 if same_day else logs[other_day_failures]
-        )
-        row[LogisticFeature.TIME_SAME_DAY_PASSES] = v * logs[same_day_passes]
+        if number == len(asked) or asked[number] != k:
+            continue
 
+        # What does not depend on the time that is asked
+        row[:] = 0.0
         row[LogisticFeature.INTERCEPT] = 1.0
         row[LogisticFeature.LAST_HARD] = rating == 2
         row[LogisticFeature.LAST_GOOD] = rating == 3
@@ -187,48 +177,78 @@ def _compute_features(
         row[LogisticFeature.FIRST_TRIAL_GOOD] = start[k] and first == 3
         row[LogisticFeature.FIRST_TRIAL_EASY] = start[k] and first == 4
         row[LogisticFeature.SAME_DAY_FAILURES] = logs[same_day_failures]
-        row[LogisticFeature.OTHER_DAY_PASSES_ON_LATER_DAY] = (
-            0.0 if same_day else logs[other_day_passes]
-        )
         row[LogisticFeature.INTERVAL_BEFORE] = _transform_time(before)
         row[LogisticFeature.OTHER_DAY_FAILURES] = logs[other_day_failures]
         row[LogisticFeature.OTHER_DAY_PASSES] = logs[other_day_passes]
-        row[LogisticFeature.SAME_DAY_PASSES_ON_SAME_DAY] = (
-            logs[same_day_passes] if same_day else 0.0
-        )
         row[LogisticFeature.EVER_PASSED] = passes > 0
         row[LogisticFeature.TIME_SINCE_LAPSE] = _transform_time(float(now - last_lapse))
-        row[LogisticFeature.SAME_DAY] = same_day
         row[LogisticFeature.TIME_SINCE_FIRST_TRIAL] = _transform_time(float(now))
         if first > 1:
             row[LogisticFeature.FIRST_PASSED_SAME_DAY_FAILURES] = logs[same_day_failures]
             row[LogisticFeature.FIRST_PASSED_OTHER_DAY_FAILURES] = logs[other_day_failures]
             row[LogisticFeature.FIRST_PASSED_SAME_DAY_INTERVALS] = logs[same_day_intervals]
             row[LogisticFeature.FIRST_PASSED_OTHER_DAY_INTERVALS] = logs[other_day_intervals]
-        x[k] = row
+
+        while number < len(asked) and asked[number] == k:
+            same_day = asked_days[number] <= 0
+            v = _transform_time(asked_t[number])
+            row[LogisticFeature.TIME] = v
+            row[LogisticFeature.TIME_AFTER_HARD] = v * (rating == 2)
+            row[LogisticFeature.TIME_AFTER_GOOD] = v * (rating == 3)
+            row[LogisticFeature.TIME_AFTER_EASY] = v * (rating == 4)
+            row[LogisticFeature.TIME_FIRST_TRIAL_HARD] = v * (start[k] and rating == 2)
+            row[LogisticFeature.TIME_FIRST_TRIAL_ABOVE_HARD] = v * (start[k] and rating > 2)
+            row[LogisticFeature.TIME_SAME_DAY_FAILURES] = v * logs[same_day_failures]
+            row[LogisticFeature.TIME_OTHER_DAY_PASSES] = v * (
+                0.0 if same_day else logs[other_day_passes]
+            )
+            row[LogisticFeature.TIME_OTHER_DAY_FAILURES] = v * (
+                0.0 if same_day else logs[other_day_failures]
+            )
+            row[LogisticFeature.TIME_SAME_DAY_PASSES] = v * logs[same_day_passes]
+            row[LogisticFeature.OTHER_DAY_PASSES_ON_LATER_DAY] = (
+                0.0 if same_day else logs[other_day_passes]
+            )
+            row[LogisticFeature.SAME_DAY_PASSES_ON_SAME_DAY] = (
+                logs[same_day_passes] if same_day else 0.0
+            )
+            row[LogisticFeature.SAME_DAY] = same_day
+            x[number] = row
+            number += 1
     return x
 
 
 def _features_of_trials(trials: Trials) -> NDArray[np.float32]:
-    return _features_at(trials, np.arange(len(trials)), trials.delta_t)
+    everything = np.arange(len(trials))
+    return _features_at(trials, everything, trials.delta_t[:, None], trials.elapsed_days[:, None])
 
 
-def _features_at(trials: Trials, positions: IntArray, days: FloatArray) -> NDArray[np.float32]:
-    """Return x (k, features) of the trials at the positions (k,), which are whole cards.
+def _features_at(
+    trials: Trials, index: IntArray, days: FloatArray, elapsed_days: IntArray
+) -> NDArray[np.float32]:
+    """Return x (k t, features) of the trials `index` (k,) if they come at other times.
 
-    x is that of `days` (n,) after each trial's last review.
+    The times are `days` and `elapsed_days` (k, t) after each trial's last review. What came before
+    the trials stays as it was.
     """
-    order = np.argsort(trials.card_id[positions], kind="stable")
-    rows = positions[order]
-    x = np.empty((len(order), _FEATURE_COUNT), np.float32)
+    rows = np.flatnonzero(np.isin(trials.card_id, trials.card_id[index]))
+    rows = rows[np.argsort(trials.card_id[rows], kind="stable")]
+    # The trials as the kernel wants them, and those asked in their order among these
+    row_of_trial = np.empty(len(trials), np.int64)
+    row_of_trial[rows] = np.arange(len(rows))
+    order = np.argsort(row_of_trial[index], kind="stable")
+    times = days.shape[1]
+    x = np.empty((len(index), times, _FEATURE_COUNT), np.float32)
     x[order] = compile_kernel(_compute_features)(
         mark_run_starts(trials.card_id[rows]),
         trials.history_rating[trials.history_end[rows] - 1],
         trials.delta_t[rows],
         trials.elapsed_days[rows],
-        days[rows],
-    )
-    return x
+        np.repeat(row_of_trial[index[order]], times),
+        days[order].ravel(),
+        elapsed_days[order].ravel(),
+    ).reshape(x.shape)
+    return x.reshape(-1, _FEATURE_COUNT)
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -284,14 +304,25 @@ def predict_at(
 ) -> FloatArray:
     """Predict recall of the trials `index` (k,) at other times: `days` (k,) after the last review.
 
-    What came before the trials stays as it was.
+    What came before the trials stays as it was, and whether they are same-day, too.
     """
     _require_seconds(trials)
-    positions = np.flatnonzero(np.isin(trials.card_id, trials.card_id[index]))
-    days_of_all = trials.delta_t.copy()
-    days_of_all[index] = days
-    x = _features_at(trials, positions, days_of_all)
-    return _compute_recall(x[np.searchsorted(positions, index)], parameters)
+    x = _features_at(trials, index, days[:, None], trials.elapsed_days[index][:, None])
+    return _compute_recall(x, parameters)
+
+
+def _predict_at_times(
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    days: FloatArray,
+    elapsed_days: IntArray,
+    context: Context,
+) -> FloatArray:
+    _require_seconds(trials)
+    days_of_each = np.broadcast_to(days, elapsed_days.shape)
+    x = _features_at(trials, index, days_of_each, elapsed_days)
+    return _compute_recall(x, parameters).reshape(elapsed_days.shape)
 
 
 def _compute_recall(x: NDArray[np.float32], parameters: Sequence[float]) -> FloatArray:
@@ -313,6 +344,7 @@ MODELS = (
         source="srs-benchmark pull request 301 (2026), models/logistic_regression.py",
         fit=fit,
         predict=_predict,
+        predict_at=_predict_at_times,
         default=lambda context: _MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
         hyperparameters=(_RATE, _EPOCHS, _BATCH, _DECAY, hyperparameters.SEED),

@@ -121,7 +121,7 @@ def test_act_r_gradient_equals_torch(w: tuple[float, ...], secs: bool) -> None:
     rows = np.arange(0, len(trials), 25)
     weight = make_weights(len(rows))
     paths = act_r._build_path_tree(trials)
-    batch, _ = act_r._make_batch(paths, trials, rows, weight)
+    batch = act_r._make_training_batch(paths, trials, rows, weight)
     at = np.array(w)
     got = act_r._compute_loss(batch, at), act_r._compute_gradient(batch, at)
 
@@ -403,7 +403,9 @@ def test_logistic_regression_features_by_hand() -> None:
         np.array([3, 1, 2]),
         np.array([minutes, 2.0, 30.0]),
         np.array([0, 2, 30]),
-        np.array([minutes, 2.0, 3.0]),  # the days that are asked about
+        np.array([0, 1, 2]),  # the trials that are asked about, and the days
+        np.array([minutes, 2.0, 3.0]),
+        np.array([0, 2, 3]),
     )
 
     def scaled(t: float) -> float:

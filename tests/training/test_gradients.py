@@ -349,7 +349,7 @@ def test_gradients_of_other_models_equal_differences() -> None:
     assert_differences("SBD", lambda w: sbd._loss_and_gradient(kernel_rows, w)[0], gradient, w)
 
     w = shift(act_r.START)
-    batch, _ = act_r._make_batch(act_r._build_path_tree(trials), trials, rows, weights)
+    batch = act_r._make_training_batch(act_r._build_path_tree(trials), trials, rows, weights)
     gradient = act_r._compute_gradient(batch, w)
 
     def unrounded(w: FloatArray) -> float:
