@@ -159,7 +159,7 @@ def taught_prior(by_anki: GainPrior, reviews: int) -> GainPrior:
 
     Both are about the gain over the same parameters. On reviews to come, taught parameters were
     better by min(0.0045, 2.7 / n) after n usable reviews, with a spread of 1.2 times this between
-    people: in 20 of 23 trials on 12 real people (benchmarks/few_reviews.py), and in 28 of 35 on
+    people: in 22 of 25 trials on 13 real people (benchmarks/few_reviews.py), and in 28 of 35 on
     19 others.
     """
     return replace(by_anki, difference=by_anki.difference - _draw_taught_gains(by_anki, reviews))

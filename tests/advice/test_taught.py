@@ -260,7 +260,7 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
 def test_evidence_says_how_they_were_made_and_tried(advised: f.Finding) -> None:
     text = " ".join(shown.sentences(advised))
     assert text.startswith("Paste the parameters below, which are made for few reviews")
-    assert "20 of 23 trials on real people" in text
+    assert "22 of 25 trials on real people" in text
     (table, *_) = shown.tables(advised)
     names = [row["candidate"] for row in table.records()]
     assert "made for few reviews" in names
