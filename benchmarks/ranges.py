@@ -384,6 +384,7 @@ def judge_comparison(record: dict[str, Any], name: str) -> ComparedOutcome | Non
         np.array(record["true_current"]),
         None,
         None,
+        by_model=False,
     )
     equal = getattr(told, name)
     true_equal = getattr(true, name)

@@ -254,7 +254,7 @@ def test_schedules_are_compared_at_equal_memory() -> None:
     retentions = np.array([0.8, 0.9])
     figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
     current = np.array(make_figures(20.0, 0.9, 950.0))
-    comparison = compare_schedules(retentions, figures, current, None, None)
+    comparison = compare_schedules(retentions, figures, current, None, None, by_model=False)
     assert comparison.same_share is not None
     assert comparison.same_share.minutes == pytest.approx(20.0)
     assert comparison.same_share.retention == pytest.approx(0.9)
@@ -265,6 +265,22 @@ def test_schedules_are_compared_at_equal_memory() -> None:
     assert comparison.same_minutes is not None
     assert comparison.same_minutes.recalled == pytest.approx(0.9)
     assert comparison.same_minutes.known == pytest.approx(1_000.0)
+
+
+def test_model_knows_less_below_todays_recall_than_it_says() -> None:
+    retentions = np.array([0.8, 0.9])
+    figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
+    current = np.array(make_figures(20.0, 0.9, 950.0))
+    logit = math.log(0.9 / 0.1) - math.log(0.8 / 0.2)
+    known = 900.0 * math.exp(-0.016 * logit)
+    steps = (950.0 - known) / (1_000.0 - known)  # of log minutes, from 80 to 90 %
+    comparison = compare_schedules(retentions, figures, current, None, None)
+    assert comparison.same_known is not None
+    assert comparison.same_known.minutes == pytest.approx(10.0 * 2.0**steps)
+    # Where both schedules are one, there is nothing to correct.
+    as_now = compare_schedules(retentions, figures, figures[1], None, None)
+    assert as_now.same_known is not None
+    assert as_now.same_known.extra_minutes.estimate == pytest.approx(0.0)
 
 
 def test_comparison_ignores_retentions_beyond_what_a_daily_limit_allows() -> None:
@@ -278,7 +294,7 @@ def test_comparison_ignores_retentions_beyond_what_a_daily_limit_allows() -> Non
         ]
     )
     current = np.array(make_figures(20.0, 0.9, 950.0))
-    comparison = compare_schedules(retentions, figures, current, None, None)
+    comparison = compare_schedules(retentions, figures, current, None, None, by_model=False)
     assert comparison.same_known is not None
     assert comparison.same_known.minutes == pytest.approx(200**0.5)
 
