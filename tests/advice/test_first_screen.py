@@ -232,7 +232,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     assert "May ’24 80" in text
     fine = Check("gap", "fine", 3)
     warning, _ = build_screen(findings, (), [fine]).panes[4].items
-    assert warning == PaneLine("You remember less than you ask for", "look", "!")
+    assert warning == PaneLine("You remember less than you ask for: see 2", "look", "!")
     as_asked = replace(late, conclusion="no matter", desired=0.79)
     (only,) = build_screen([replace(findings[0], evidence=as_asked)], (), [fine]).panes[4].items
     assert only.level == "fine"
@@ -352,7 +352,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     suspended = ExcludedCards("suspended", 1_006, 1_006)
     gone = build_screen(unknown[:2], rows="benchmark", excluded_cards=suspended).panes
     assert [gone[2].summary.text, gone[3].summary.text] == ["No card is in use."] * 2
-    assert gone[0].summary == PaneLine("Nothing to do.", "not yet", "●")
+    assert gone[0].summary == PaneLine("Nothing to change in Anki.", "not yet", "●")
     text = render_text(FirstScreen(gone[:1], ()))
     assert "All your 1,006 cards are suspended. This is about your past reviews." in text
 
@@ -430,7 +430,7 @@ def test_recall_of_eleven_reviews_is_too_few_to_go_by() -> None:
     few = replace(group, recalled=replace(group.recalled, reviews=11))
     few_finding = replace(finding, evidence=replace(finding.evidence, groups=(few,)))
     text = build_screen([few_finding]).panes[1].summary.text
-    assert text == "Only 11 reviews on a later day than the card's last: too few."
+    assert text == "Only 11 reviews came a day or more after the card's last one: too few."
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])

@@ -234,7 +234,7 @@ async def test_answers_appear_as_they_come_before_the_models(tmp_path: Path) -> 
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(pilot, lambda: "Press Optimize for “Default”." in screen_text(app))
         await wait_until(pilot, lambda: "questions open" in screen_text(app))
-        assert "Your 2 presets forget alike" in screen_text(app)
+        assert "forget alike in your 2 presets" in screen_text(app)
         assert not engine.requests  # the answers come first
         answers.go.set()
         await wait_until(pilot, lambda: "answered in" in screen_text(app))

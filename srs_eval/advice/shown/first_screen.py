@@ -138,7 +138,7 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
     items = list(render_acts(acts))
     if excluded is not None:
         if not acts:
-            items.append(PaneLine("Nothing to do.", "not yet", say.ACT_MARK))
+            items.append(PaneLine("Nothing to change in Anki.", "not yet", say.ACT_MARK))
         items.append(PaneLine(f"  {_describe_excluded(excluded)} This is about your past reviews."))
     if not items:
         items.append(PaneLine(_nothing_known_sentence(so_far), "not yet"))
@@ -162,6 +162,8 @@ def _questions_behind(act: Act) -> tuple[str, ...]:
         return (_QUESTIONS_OF_HABITS[act.kind],)
     if act.kind in (ActKind.TURN_FSRS_ON, ActKind.LEAVE_FSRS_OFF):
         return ("health", "fit")
+    if act.kind in (ActKind.FIT_FSRS, ActKind.STAY_WITH_SCHEDULER, ActKind.CHANGE_TO_FSRS):
+        return ("fit", "parameters")
     if act.kind == ActKind.CHANGE_TO_FSRS_7:
         return ("parameters", "fsrs-7", "fit")
     return ("parameters", "fit")
@@ -321,9 +323,9 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
     forget = "forget" if is_sure else "seem to forget"
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"Your {count} presets {forget} alike: one is enough."
+            return f"You {forget} alike in your {count} presets: one is enough."
         case Recommendation.SPLIT:
-            return f"Your {count} presets {forget} differently: keep them apart."
+            return f"You {forget} differently in your {count} presets: keep them apart."
         case Recommendation.POOLED:
             return _describe_pooled(count, has_new_parameters=has_new_parameters)
     return f"Keep your {count} presets. You have too few reviews to compare them."
@@ -360,7 +362,9 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(0 if other_scheduler.level == "look" else problem_count, other_scheduler)
     if _remembers_too_little(so_far):
-        lines.insert(0, PaneLine("You remember less than you ask for", "look", MARKS["look"]))
+        lines.insert(
+            0, PaneLine("You remember less than you ask for: see 2", "look", MARKS["look"])
+        )
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])

@@ -498,10 +498,14 @@ def _explain_check(check: f.Check) -> list[str]:
 def _explain_step(check: f.Check, step: f.StepTiming) -> str:
     desired = format_percent(check.desired or 0.0, 0)
     answers = format_count(step.answers, "answer")
+    assert check.minutes is not None
+    limit = ""
+    if check.problem == "shorter" and check.minutes < _SHORTEST_PRACTICAL_STEP:
+        limit = f" Steps below {_format_duration(_SHORTEST_PRACTICAL_STEP)} are hardly practical."
     return (
         f"Of {answers} after {_with_article(step)}, {format_percent(step.recalled.estimate, 0)} "
-        f"were right; {_describe_delay(step, desired)}. In preset “{check.subject}” that step is "
-        f"{_STEP_SETTINGS[step.situation]}."
+        f"were right; {_describe_delay(step, desired)}.{limit} In preset “{check.subject}” that "
+        f"step is {_STEP_SETTINGS[step.situation]}."
     )
 
 

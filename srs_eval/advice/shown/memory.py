@@ -578,7 +578,8 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
         return PaneLine(f"Only {format_held_out_count(reviews)}: too few.", "not yet")
     if is_held_out:
         return PaneLine(f"Only {format_count(reviews, 'held-out review')}: too few.", "not yet")
-    text = f"Only {format_count(reviews, 'review')} on a later day than the card's last: too few."
+    count = format_count(reviews, "review")
+    text = f"Only {count} came a day or more after the card's last one: too few."
     return PaneLine(text, "not yet")
 
 

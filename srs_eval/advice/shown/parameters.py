@@ -381,8 +381,10 @@ _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.POOLED: "a line for each, drawn towards the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
-    Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough",
-    Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own",
+    Recommendation.KEEP_SHARED: "You forget alike in your {units}: one set of parameters is enough",
+    Recommendation.SPLIT: (
+        "You forget differently in your {units}: each needs parameters of its own"
+    ),
     Recommendation.POOLED: "Give each of your {units} parameters drawn towards the others'",
 }
 """Sentences that get their certainty in brackets at the end."""
