@@ -35,7 +35,7 @@ DRAWS_NOTE = (
 )
 _COVERAGE = (
     "We tested such ranges on simulated learners, most of whom do not remember as FSRS says: they "
-    "contained the true figures of a year in 94 to 97 % of cases, and in 86 % for one kind of "
+    "contained the true figures of a year in 94 to 97 % of cases, and in 85 % for one kind of "
     "memory."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
