@@ -143,6 +143,10 @@ def test_data_that_take_over_two_years_are_out_of_reach(
     evidence = Sharing("preset", 2)
     finding = Finding("split", "all presets", "split", 0.6, missing=never, evidence=evidence)
     assert shown.sentences(finding)[-1] == "Your reviews will not settle this."
+    likely = replace(finding, probability=0.9)
+    assert shown.sentences(likely)[-1] == (
+        "More reviews like yours would hardly make this more certain."
+    )
     certain = shown.sentences(replace(finding, probability=0.96))
     assert "will not settle" not in " ".join(certain)
 

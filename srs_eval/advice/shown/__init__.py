@@ -77,19 +77,20 @@ def line(findings: Sequence[Finding]) -> str:
     return renderer.sentences(findings[0])[0]
 
 
+_NEVER_SURE = "More reviews like yours would hardly make this more certain."
+
+
 def sentences(finding: Finding) -> tuple[str, ...]:
     """Return the answer, what it rests on, and when to ask again."""
     answer = list(_find_renderer(finding).sentences(finding))
     missing = finding.missing
-    is_sure = finding.probability is not None and finding.probability >= f.SURE
-    is_likely = finding.probability is not None and finding.probability >= f.LIKELY
-    if missing is not None and not is_sure:
+    probability = finding.probability or 0.0
+    if missing is not None and probability < f.SURE:
         is_said = any(says_missing_data(text, missing) for text in answer)
         if not missing.can_come:
-            if is_likely:
-                answer.append("More reviews like yours would hardly make this more certain.")
-            elif finding.recommendation and not is_said:
-                answer.append(missing_data_sentence(missing))
+            if finding.recommendation and not is_said:
+                is_likely = probability >= f.LIKELY
+                answer.append(_NEVER_SURE if is_likely else missing_data_sentence(missing))
         elif missing.date or (finding.recommendation and not is_said):
             answer.append(f"Ask again {format_due_date(missing)}.")
     if finding.phi is not None:
