@@ -208,6 +208,8 @@ def test_minutes_are_a_gain_only_if_they_surely_differ(
     assert act.kind == ActKind.TURN_FSRS_ON
     assert describe_gain(act) == gain
     assert (act.worth > 0) == ("less" in gain)
+    details = [line.text.strip() for line in render_acts([act])]
+    assert "Ask for 85 % to remember as much as with SM-2." in details
 
 
 def test_change_that_hardly_matters_says_so() -> None:

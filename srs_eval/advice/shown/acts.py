@@ -151,8 +151,10 @@ def describe_gain(act: Act) -> str:
         return f"{minutes} a day less for the same memory"
     if act.costs_minutes:
         return f"{_BETTER}, but {minutes} a day more"
-    assert act.equal_retention is not None
-    return f"{_BETTER}, about the same minutes at {say.format_share(act.equal_retention)}"
+    gain = f"{_BETTER}, about the same minutes"
+    if act.kind == ActKind.TURN_FSRS_ON and act.equal_retention is not None:
+        gain += f" at {say.format_share(act.equal_retention)}"
+    return gain
 
 
 def _describe_work(backlog: Backlog) -> str:
@@ -240,7 +242,9 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "They go into the field “FSRS parameters”.", "y copies the line"
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
-            yield from _advise_retention(act, "SM-2")
+            if act.equal_retention is not None:
+                retention = say.format_share(act.equal_retention)
+                yield f"Ask for {retention} to remember as much as with SM-2.", ""
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
         case ActKind.CHANGE_TO_FSRS_7:
@@ -258,15 +262,6 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             "usually beat Optimize, which overwrites them.",
             "",
         )
-    if not act.follows_fsrs and act.kind != ActKind.TURN_FSRS_ON:
-        yield from _advise_retention(act, "today's settings")
-
-
-def _advise_retention(act: Act, schedule: str) -> Iterator[tuple[str, str]]:
-    """Yield which retention to ask for, if minutes are compared at equal memory."""
-    if act.equal_retention is not None:
-        retention = say.format_share(act.equal_retention)
-        yield f"Ask for {retention} to remember as much as with {schedule}.", ""
 
 
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
