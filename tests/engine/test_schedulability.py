@@ -226,18 +226,17 @@ def test_model_that_reads_its_own_row_is_asked_each_time(session: LearnerSession
     np.testing.assert_allclose(recall[0], 0.9 ** (DAYS / np.arange(1, 5)[:, None]))
 
 
-@pytest.mark.parametrize("flags", ["", "-short", "-short-secs"])
-@pytest.mark.parametrize("model", ["ACT-R", "LogisticRegression"])
+@pytest.mark.parametrize(
+    "name", ["ACT-R", "ACT-R-short", "ACT-R-short-secs", "LogisticRegression-short-secs"]
+)
 def test_model_that_knows_of_other_times_answers_as_if_asked_each_time(
-    model: str, flags: str, session: LearnerSession
+    name: str, session: LearnerSession
 ) -> None:
-    if model == "LogisticRegression" and not flags.endswith("secs"):
-        pytest.skip("it needs seconds")
-    configuration = resolve(f"{model}{flags}")
+    configuration = resolve(name)
     assert isinstance(configuration.model, TrainedModel)
     without = replace(configuration, model=replace(configuration.model, predict_at=None))
     review_th = np.sort(session.trials(configuration.protocol).history_review_th)[::40]
-    days = np.concatenate((DAYS, [0.001, 0.4, 1.7])) if "secs" in flags else DAYS
+    days = np.concatenate((DAYS, [0.001, 0.4, 1.7])) if configuration.protocol.secs else DAYS
     days = np.sort(days)
     found, expected = (
         compute_curves(session, asked, Context(), review_th, days)
