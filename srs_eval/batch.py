@@ -112,7 +112,7 @@ def run_batch(
     context = context or Context()
     file_makers = file_makers or {}
     events = TaskEvents()
-    _check_batch_inputs(out, dataset, context)
+    _check_batch_inputs(out, dataset, configurations, context)
     if isinstance(session_factory, _PredictionFile):
         session_factory.check_reviews(dataset, users)
     jobs = count_cores() if jobs is None else max(1, jobs)
@@ -172,9 +172,16 @@ def run_batch(
             store.publish(everything=True)
 
 
-def _check_batch_inputs(out: Path, dataset: Dataset, context: Context) -> None:
+def _check_batch_inputs(
+    out: Path, dataset: Dataset, configurations: Sequence[Configuration], context: Context
+) -> None:
     refuse_audit_folder(out)
     refuse_nested(out, dataset.folder)
+    if any(configuration.protocol.is_until_date for configuration in configurations):
+        raise InputError(
+            "A data set has no dates, only days counted from each user's first review: give "
+            "--train-until a number of days, such as 365."
+        )
     if context.features is not None:
         # No user has the id -1: this only checks the table's columns.
         read_features(context.features, -1, needs_user_id=True)

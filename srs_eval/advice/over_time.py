@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -25,7 +25,7 @@ from srs_eval.advice.candidates import Learner, can_evaluate_by_preset
 from srs_eval.data.days import DAY_S
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FILTERED, MISSING, REVIEW, FloatArray, IntArray, ReviewLog
-from srs_eval.data.rows import select_rows
+from srs_eval.data.rows import find_first_date
 from srs_eval.data.trials import Trials
 from srs_eval.engine.result import Result, review_losses
 from srs_eval.engine.session import LearnerSession, mark_compiled
@@ -70,24 +70,10 @@ def _monthly_figures(
 
 def make_date_formatter(log: ReviewLog, protocol: Protocol) -> Callable[[int], str]:
     """Return a function from a day number to its date, or to "day 12" if there are no dates."""
-    selection = select_rows(log, protocol.rows)
-    rows = selection.rows
-    if log.first_day is not None:
-        first_date = date.fromisoformat(log.first_day)
-        return lambda day: (first_date + timedelta(day)).isoformat()
-    if log.entries is None or rows.time_of_day_s is None or not len(rows):
+    first_date = find_first_date(log, protocol.rows)
+    if first_date is None:
         return lambda day: f"day {day + 1}"
-    first_review_s = int(log.entries.time_ms[selection.entry_index[0]]) // 1000
-    day_start_s = first_review_s - int(rows.time_of_day_s[0])
-    first_day = int(rows.day_offset[0])
-    # Ten hours after the start of a day, its date in UTC is the same for nearly all time zones.
-    day_zero_s = day_start_s - first_day * 86_400 + 36_000
-
-    def format_day(day: int) -> str:
-        day_date: date = datetime.fromtimestamp(day_zero_s + day * 86_400, UTC).date()
-        return day_date.isoformat()
-
-    return format_day
+    return lambda day: (first_date + timedelta(day)).isoformat()
 
 
 def _month_name(day_name: str, day: int) -> str:

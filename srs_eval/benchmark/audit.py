@@ -182,6 +182,11 @@ def run_audit(
             raise InputError(
                 f"{configuration.name} trains on what it is evaluated on: no audit can be made."
             )
+        if configuration.protocol.has_own_split:
+            raise InputError(
+                f"{configuration.name}: an audit tunes trainings on the benchmark's folds; leave "
+                "other splits out."
+            )
     context = context or Context()
     fingerprint, _ = survey_dataset(dataset)
     unchecked_models = list_unchecked(configurations, context.features)

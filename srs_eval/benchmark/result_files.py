@@ -277,12 +277,13 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     configuration = meaning.configuration
     if configuration is not None:
         label = _describe_configuration(configuration)
-        evaluated_rows = comparison_rows(configuration)
+        # A window of training changes no evaluated review, and names say what it is.
+        evaluated_rows = replace(comparison_rows(configuration), train_months=0)
         description = {}
     else:
         description = recorded_description
         label = description.get("words", meaning.name)
-        evaluated_rows = _infer_evaluated_rows(file_name)
+        evaluated_rows = _infer_evaluated_rows(file_name, entry.get("protocol", {}))
     invalid_reason = leak_label(entry.get("check", ""))
     if invalid_reason:
         label = f"{label} ({invalid_reason})"
@@ -350,8 +351,17 @@ def _describe_configuration(configuration: Configuration) -> str:
     return f"{configuration.words} {settings}".rstrip()
 
 
-def _infer_evaluated_rows(name: str) -> Protocol:
-    """Infer the evaluated reviews of an unknown model from the suffixes of its name."""
+def _infer_evaluated_rows(name: str, recorded_flags: Mapping[str, Any]) -> Protocol:
+    """Infer the evaluated reviews of an unknown model from the flags that its batch recorded.
+
+    Without such a record, infer them from the suffixes of its name.
+    """
+    if recorded_flags:
+        known_flags = {
+            flag: value for flag, value in recorded_flags.items() if flag in _PROTOCOL_FLAGS
+        }
+        rows = Protocol(**known_flags).row_protocol()
+        return replace(rows, known_decks_only=False, train_months=0)
     meanings = dict(SUFFIXES)
     for alias, suffix in SUFFIX_ALIASES.items():
         meanings[alias] = SUFFIXES[suffix]

@@ -380,22 +380,28 @@ def encode_json(content: Mapping[str, Any]) -> bytes:
 
 # --- names of configurations whose set-up is not the published one
 
-_NUMERIC_FLAGS = ("gamma", "batch_size", "max_seq_len", "n_splits", SEED.name)
+_SPLIT_FLAGS = ("split", "train_until", "train_months")
+_UNNAMED_FLAGS = ("gamma", "batch_size", "max_seq_len", *_SPLIT_FLAGS, "n_splits", SEED.name)
 """Flags that no suffix of canonical names expresses, in the order of names."""
 _MAX_NAME_LENGTH = 40
 
 
 def describe_settings(configuration: Configuration) -> str:
-    """Describe the numeric flags that affect the results and differ from their defaults.
+    """Describe the flags without a suffix that affect the results and differ from their defaults.
 
     Names of configurations end with these words: "gamma 0.5 n_splits 3".
     """
-    flags = {name: getattr(configuration.protocol, name) for name in _NUMERIC_FLAGS}
-    return " ".join(
-        f"{name} {value:g}"
-        for name, value in flags.items()
-        if value != getattr(Protocol(), name) and _depends_on(configuration, name)
-    )
+    return _describe_flags(configuration, _UNNAMED_FLAGS)
+
+
+def _describe_flags(configuration: Configuration, flags: Iterable[str]) -> str:
+    """Describe those of the flags that affect the results and differ from their defaults."""
+    words = []
+    for name in flags:
+        value = getattr(configuration.protocol, name)
+        if value != getattr(Protocol(), name) and _depends_on(configuration, name):
+            words.append(f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}")
+    return " ".join(words)
 
 
 def describe_seed(seed: int) -> str:
@@ -429,13 +435,15 @@ def repeat_with_seeds(
 
 
 def _depends_on(configuration: Configuration, flag: str) -> bool:
-    """Return whether one of `_NUMERIC_FLAGS` may change a configuration's results.
+    """Return whether one of `_UNNAMED_FLAGS` may change a configuration's results.
 
     Any of them may change those of the user's own model, and of an online model with parameters:
     it fits them itself, in the way that FSRS-6 is fitted.
     """
     return (
-        flag in ("max_seq_len", "n_splits")  # these decide which reviews are evaluated
+        # these decide which reviews are evaluated
+        flag in ("max_seq_len", "n_splits", "split", "train_until")
+        or (flag == "train_months" and _is_fitted(configuration))
         or configuration.model.file is not None
         or (isinstance(configuration.model, OnlineModel) and bool(configuration.model.parameters))
         or any(
@@ -443,6 +451,12 @@ def _depends_on(configuration: Configuration, flag: str) -> bool:
         )
         or any(_depends_on(member, flag) for member in configuration.member_configurations)
     )
+
+
+def _is_fitted(configuration: Configuration) -> bool:
+    """Return whether a configuration's predictions depend on the training parts of folds."""
+    is_trained = configuration.model.is_trained and configuration.fit in ("trained", "S0")
+    return is_trained or configuration.is_baseline
 
 
 def remove_label(name: str, label: str) -> str:
@@ -476,16 +490,17 @@ def add_labels(configurations: Sequence[Configuration], label: str) -> list[Conf
 
     A `label` ends the name of every configuration, except of a baseline whose settings are the
     defaults. Without a label, the settings that differ from their defaults end the name:
-    FSRS-6-gamma-0.5. The seed follows a label, too, unless it is 0: FSRS-6-LABEL-seed-1. Numeric
-    flags that a configuration does not depend on are set to their defaults. Raises InputError for
-    an invalid label, or one that produces the name of another configuration.
+    FSRS-6-gamma-0.5. A split other than the five folds and a seed other than 0 follow a label, too:
+    FSRS-6-LABEL-split-cards-seed-1. Those of these flags that a configuration does not depend on
+    are set to their defaults. Raises InputError for an invalid label, or one that produces the name
+    of another configuration.
     """
     check_name("--label", label)
     labelled = []
     for configuration in configurations:
         default_flags = {
             name: getattr(Protocol(), name)
-            for name in _NUMERIC_FLAGS
+            for name in _UNNAMED_FLAGS
             if not _depends_on(configuration, name)
         }
         protocol = replace(configuration.protocol, **default_flags)
@@ -494,7 +509,9 @@ def add_labels(configurations: Sequence[Configuration], label: str) -> list[Conf
         if settings or (label and not configuration.is_baseline):
             words = settings
             if label:
-                words = f"{label} {describe_seed(configuration.protocol.seed)}".rstrip()
+                split = _describe_flags(configuration, _SPLIT_FLAGS)
+                seed = describe_seed(configuration.protocol.seed)
+                words = " ".join(f"{label} {split} {seed}".split())
             configuration = add_label(configuration, words)
         name = configuration.name
         if configuration.label and (find_meaning(name) or remove_tuned(name) != name):

@@ -83,6 +83,9 @@ def run(
     equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
     disable_short_term: options.DisableShortTerm = False,
     sched_penalties: options.SchedPenalties = False,
+    split: options.Split = "time",
+    train_until: options.TrainUntil = "",
+    train_months: options.TrainMonths = 0,
     n_splits: options.NSplits = 5,
     batch_size: options.BatchSize = 512,
     max_seq_len: options.MaxSeqLen = 64,
@@ -128,6 +131,9 @@ def run(
                 equalize_test_with_non_secs=equalize_test_with_non_secs,
                 disable_short_term=disable_short_term,
                 sched_penalties=sched_penalties,
+                split=split,
+                train_until=train_until,
+                train_months=train_months,
                 n_splits=n_splits,
                 batch_size=batch_size,
                 max_seq_len=max_seq_len,
@@ -254,6 +260,8 @@ def _open_app_or_rank(ranking: RankingOptions) -> int:
     is_terminal = sys.stdin.isatty() and not is_plain(sys.stdout)
     options_of_run = (ranking.json, ranking.csv, ranking.setup)
     has_option_of_run = any(option is not None for option in options_of_run)
+    # The app explains the benchmark's folds, and its answers rest on them.
+    has_option_of_run = has_option_of_run or ranking.flags.protocol.has_own_split
     if is_terminal and not has_option_of_run:
         return _open_app(ranking)
     return _rank(ranking)

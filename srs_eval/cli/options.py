@@ -318,6 +318,45 @@ NSplits = Annotated[
     int,
     typer.Option("--n_splits", rich_help_panel=_PROTOCOL, help="Evaluate on this many test folds."),
 ]
+Split = Annotated[
+    Literal["time", "cards"],
+    typer.Option(
+        "--split",
+        rich_help_panel=_PROTOCOL,
+        metavar="time|cards",
+        help=(
+            "Cut the test folds by time, or deal cards into them at random (cards): models then "
+            "predict cards that they were not trained on."
+        ),
+    ),
+]
+TrainUntil = Annotated[
+    str,
+    typer.Option(
+        "--train-until",
+        rich_help_panel=_PROTOCOL,
+        metavar="DATE|DAYS",
+        help=(
+            "Train on the reviews before a date such as 2024-01-31 and evaluate all others, in "
+            "one fold. Data sets have no dates: give the number of days since each user's first "
+            "review."
+        ),
+    ),
+]
+TrainMonths = Annotated[
+    int,
+    typer.Option(
+        "--train-months",
+        rich_help_panel=_PROTOCOL,
+        metavar="N",
+        min=0,
+        show_default=False,
+        help=(
+            "Train only on the last N months before --train-until or, without it, before each "
+            "test fold."
+        ),
+    ),
+]
 BatchSize = Annotated[
     int,
     typer.Option(

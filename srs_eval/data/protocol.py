@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
+from datetime import date
 from typing import Literal, get_args
 
-from srs_eval.data.arguments import check_choice, check_flag, check_number, check_whole_number
+from srs_eval.data.arguments import (
+    argument_error,
+    check_choice,
+    check_flag,
+    check_number,
+    check_whole_number,
+)
 
 _Rows = Literal["benchmark", "anki"]
 _Clock = Literal["seconds", "study-days", "days"]
@@ -13,8 +21,15 @@ _Clock = Literal["seconds", "study-days", "days"]
 each from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
 _Partitions = Literal["none", "deck", "preset"]
+_Split = Literal["time", "cards"]
+"""Order in which reviews are dealt into folds: by time (srs-benchmark), or at random by card."""
 
-_CHOICES = {"rows": get_args(_Rows), "clock": get_args(_Clock), "partitions": get_args(_Partitions)}
+_CHOICES = {
+    "rows": get_args(_Rows),
+    "clock": get_args(_Clock),
+    "partitions": get_args(_Partitions),
+    "split": get_args(_Split),
+}
 
 EQUIVALENCE_MARGIN = 0.002
 """Differences in log loss up to this size do not matter, unless the user sets another margin."""
@@ -39,6 +54,11 @@ class Protocol:
     equalize_test_with_non_secs: bool = False
     disable_short_term: bool = False
     sched_penalties: bool = False  # training penalises unwieldy schedules (FSRS-7)
+    split: _Split = "time"
+    train_until: str = ""
+    """Train before this day and evaluate from it on, in one fold: a date ("2024-01-31"), or a
+    number of days since the learner's first review ("365"). Numbers and dates are taken, too."""
+    train_months: int = 0  # train only on so many months before the evaluated reviews; 0: on all
     n_splits: int = 5
     batch_size: int = 512
     max_seq_len: int = 64
@@ -55,7 +75,9 @@ class Protocol:
         """Check all flags. Raises InputError for a value of another type or an unknown choice."""
         for flag in fields(self):
             value = getattr(self, flag.name)
-            if flag.name in _CHOICES:
+            if flag.name == "train_until":
+                object.__setattr__(self, flag.name, _read_day(value))
+            elif flag.name in _CHOICES:
                 check_choice(flag.name, value, _CHOICES[flag.name])
             elif isinstance(flag.default, bool):
                 check_flag(flag.name, value)
@@ -69,7 +91,8 @@ class Protocol:
     def row_protocol(self) -> Protocol:
         """Return the flags that decide which reviews are evaluated, all others at their defaults.
 
-        Configurations for which this is equal are evaluated on the same reviews of a log.
+        Configurations for which this is equal are evaluated on the same reviews of a log, after
+        trainings on reviews of the same time.
         """
         # Equalized tests evaluate the same reviews as a protocol without `secs`.
         secs = self.secs and not self.equalize_test_with_non_secs
@@ -81,10 +104,27 @@ class Protocol:
             secs=secs,
             train_equals_test=self.train_equals_test,
             no_test_same_day=keeps_same_day and self.no_test_same_day,
+            split=self.split,
+            train_until=self.train_until,
+            train_months=self.train_months,
             n_splits=self.n_splits,
             max_seq_len=self.max_seq_len,
             known_decks_only=self.known_decks_only and not secs,
         )
+
+    @property
+    def has_own_split(self) -> bool:
+        """Return whether reviews are split in another way than srs-benchmark splits them."""
+        return self != self.with_published_split()
+
+    @property
+    def is_until_date(self) -> bool:
+        """Return whether `train_until` is a date, not a number of days."""
+        return "-" in self.train_until
+
+    def with_published_split(self) -> Protocol:
+        """Return the protocol with folds by time, each trained on everything before it."""
+        return replace(self, split="time", train_until="", train_months=0)
 
     def without_training_flags(self) -> Protocol:
         """Return the protocol with all flags that only affect training at their defaults.
@@ -102,3 +142,21 @@ class Protocol:
             sched_penalties=defaults.sched_penalties,
             fallback_user=defaults.fallback_user,
         )
+
+
+def _read_day(value: object) -> str:
+    """Return a date or a number of days in its one spelling; "" for none."""
+    expected = "a date such as '2024-01-31' or a number of days such as 365"
+    if value == "":
+        return ""
+    if isinstance(value, date):
+        return value.isoformat()[:10]
+    text = str(value)
+    if not isinstance(value, bool | float) and re.fullmatch("[0-9]{1,6}", text) and int(text):
+        return str(int(text))
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        try:
+            return date.fromisoformat(text).isoformat()
+        except ValueError:
+            pass
+    raise argument_error("train_until", expected, value)

@@ -14,6 +14,7 @@ import difflib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, date, datetime
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -299,6 +300,24 @@ def _build_rows(
         scheduled_interval=scheduled_interval,
         ease=ease,
     )
+
+
+def find_first_date(log: ReviewLog, kind: RowKind = "benchmark") -> date | None:
+    """Return the date of day 0 of a log's rows (`Rows.day_offset`); None if there are no dates.
+
+    `kind` is that of `select_rows`.
+    """
+    if log.first_day is not None:
+        return date.fromisoformat(log.first_day)
+    selection = select_rows(log, kind)
+    rows = selection.rows
+    if log.entries is None or rows.time_of_day_s is None or not len(rows):
+        return None
+    first_review_s = int(log.entries.time_ms[selection.entry_index[0]]) // 1000
+    day_start_s = first_review_s - int(rows.time_of_day_s[0])
+    # Ten hours after the start of a day, its date in UTC is the same for nearly all time zones.
+    day_zero_s = day_start_s - int(rows.day_offset[0]) * DAY_S + 36_000
+    return datetime.fromtimestamp(day_zero_s, UTC).date()
 
 
 # Selections of decks or presets

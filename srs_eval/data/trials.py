@@ -29,6 +29,7 @@ from srs_eval.data.reviews import (
     make_read_only,
     mark_run_starts,
 )
+from srs_eval.data.splits import choose_tests, find_cut_day, select_training
 
 MIN_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
@@ -37,7 +38,8 @@ MIN_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 class Fold(ReadOnly):
     """Positions in the trials (int64), in review order.
 
-    All of `train` comes before `test`, unless the protocol says `train_equals_test`.
+    All of `train` comes before `test`, unless the protocol says `train_equals_test` or splits by
+    card.
     """
 
     train: IntArray
@@ -256,26 +258,15 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
 
     `rows` must come from `srs_eval.data.rows.select_rows` and `log`.
     Raises NotEnoughData if fewer than 6 rows remain, if they cannot be split into folds or none of
-    them is of a later day, or if decks matter but the source has none.
+    them is of a later day, or if decks matter but the source has none. Raises InputError if the
+    protocol names a date and the log has none.
     """
+    cut_day = find_cut_day(log, protocol)
     if protocol.secs and protocol.equalize_test_with_non_secs:
-        trials = _prepare_equalized_trials(log, rows, protocol)
+        trials = _prepare_equalized_trials(log, rows, protocol, cut_day)
     else:
-        trials = _assemble_trials(_filter_columns(log, rows, protocol), protocol)
+        trials = _assemble_trials(_filter_columns(log, rows, protocol), protocol, cut_day)
     return replace(trials, log=log, rows=rows)
-
-
-def _split_time_series(n: int, n_splits: int) -> list[tuple[slice, slice]]:
-    """Return train and test slices of scikit-learn's TimeSeriesSplit over n rows.
-
-    The test parts are the last n_splits blocks of n // (n_splits + 1) rows; each is
-    tested after training on all rows before it.
-    """
-    size = n // (n_splits + 1)
-    if size == 0:
-        raise NotEnoughData(f"{n} reviews cannot be split into {n_splits + 1} parts")
-    starts = range(n - n_splits * size, n, size)
-    return [(slice(0, start), slice(start, start + size)) for start in starts]
 
 
 def compute_recency_weights(n: int) -> FloatArray:
@@ -432,7 +423,7 @@ def _mark_before_first_gap(
     return is_before_gap
 
 
-def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol) -> Trials:
+def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol, cut_day: int | None) -> Trials:
     """Build the trials and folds from the results of `_filter_columns`."""
     columns, first_of_card, review_number, is_evaluated = history_rows
     position = np.flatnonzero(is_evaluated)
@@ -461,34 +452,28 @@ def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol) -> Trials:
     lapses = lapses_of_all_cards - lapses_of_all_cards[first_of_card]
     elapsed_days = columns.elapsed_days[position]
 
-    def select_positions(begin: int, end: int, *, without_same_day: bool) -> IntArray:
-        positions = np.arange(begin, end)
-        if without_same_day and protocol.secs:
+    def drop_same_day(positions: IntArray, *, is_asked: bool) -> IntArray:
+        if is_asked and protocol.secs:
             return positions[elapsed_days[positions] > 0]
         return positions
 
+    day = columns.day[position]
+    card_id = columns.card_id[position]
     folds = []
-    for train, test in _split_time_series(n, protocol.n_splits):
-        train_end = train.stop
-        test_end = test.stop
-        if protocol.train_equals_test:
-            # Upstream trains on all trials and evaluates all from the fold's start on.
-            train_end = n
-            test_end = n
+    for test in choose_tests(protocol, day, card_id, cut_day):
+        train = select_training(protocol, day, card_id, test, cut_day)
         folds.append(
             Fold(
-                train=select_positions(0, train_end, without_same_day=protocol.no_train_same_day),
-                test=select_positions(
-                    test.start, test_end, without_same_day=protocol.no_test_same_day
-                ),
+                train=drop_same_day(train, is_asked=protocol.no_train_same_day),
+                test=drop_same_day(test, is_asked=protocol.no_test_same_day),
             )
         )
     if not any(len(fold.test) for fold in folds):
         raise NotEnoughData("no reviews of later days to evaluate")
     return Trials(
         review_th=columns.review_th[position],
-        card_id=columns.card_id[position],
-        day=columns.day[position],
+        card_id=card_id,
+        day=day,
         rating=columns.rating[position],
         y=(columns.rating[position] > 1).astype(np.float64),
         i=review_number[position],
@@ -515,11 +500,13 @@ def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol) -> Trials:
     )
 
 
-def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
+def _prepare_equalized_trials(
+    log: ReviewLog, rows: Rows, protocol: Protocol, cut_day: int | None
+) -> Trials:
     """Prepare trials with fractional intervals, evaluated on the rows of a run without `secs`.
 
-    By default, a fold is trained on every row before its first evaluated one. Bins are as without
-    `secs`.
+    A fold is trained on the rows that its split allows, those that are never evaluated among them:
+    by default, on every row before its first evaluated one. Bins are as without `secs`.
     """
     protocol_in_days = replace(protocol, secs=False, equalize_test_with_non_secs=False)
     trials_in_days = prepare_trials(log, rows, protocol_in_days)
@@ -528,8 +515,10 @@ def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) ->
     is_test_in_days = np.isin(history_rows.columns.review_th, trials_in_days.review_th)
     history_rows = history_rows._replace(is_evaluated=history_rows.is_evaluated | is_test_in_days)
     # These folds are replaced below. With same-day trials, none of them is refused as empty.
-    same_day_protocol = replace(protocol, no_test_same_day=False, no_train_same_day=False)
-    trials = _assemble_trials(history_rows, same_day_protocol)
+    same_day_protocol = replace(
+        protocol.with_published_split(), no_test_same_day=False, no_train_same_day=False
+    )
+    trials = _assemble_trials(history_rows, same_day_protocol, None)
     positions = np.searchsorted(trials.review_th, trials_in_days.review_th)
     bins = {}
     for name in ("bin_delta_t", "bin_i", "bin_lapses"):
@@ -539,7 +528,7 @@ def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) ->
     folds = []
     for fold in trials_in_days.folds:
         test = positions[fold.test]
-        train = np.arange(len(trials) if protocol.train_equals_test else test.min())
+        train = select_training(protocol, trials.day, trials.card_id, test, cut_day)
         if protocol.no_train_same_day:
             train = train[trials.elapsed_days[train] > 0]
         folds.append(Fold(train=train, test=test))

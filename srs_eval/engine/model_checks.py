@@ -435,8 +435,17 @@ def resolve_models(models: Iterable[Model], protocol: Protocol = PROTOCOL) -> li
 
 
 def short_protocol(protocol: Protocol) -> Protocol:
-    """Return a protocol with the folds, batches and lengths that suit the short learner's log."""
-    return replace(protocol, n_splits=2, batch_size=64, max_seq_len=64, train_equals_test=False)
+    """Return a protocol with the folds, batches and lengths that suit the short learner's log.
+
+    The folds are in order of time, as the checks take for granted.
+    """
+    return replace(
+        protocol.with_published_split(),
+        n_splits=2,
+        batch_size=64,
+        max_seq_len=64,
+        train_equals_test=False,
+    )
 
 
 def configure_under(protocol: Protocol, model: Model) -> Configuration:
@@ -446,7 +455,7 @@ def configure_under(protocol: Protocol, model: Model) -> Configuration:
     `trials.protocol`.
     """
     configuration = resolve_models([model])[0]
-    prepared = replace(protocol, rows="anki", train_equals_test=False)
+    prepared = replace(protocol.with_published_split(), rows="anki", train_equals_test=False)
     for flag in fields(Protocol):  # a model may need some, as LogisticRegression needs --secs
         needed = getattr(configuration.protocol, flag.name)
         if needed != getattr(PROTOCOL, flag.name):

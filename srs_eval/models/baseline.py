@@ -26,7 +26,7 @@ from srs_eval.models import UNTRAINED_FLAGS, Context, Cost, OnlineModel, Trained
 
 
 def _predict_average(trials: Trials, context: Context) -> FloatArray:
-    """Predict for each fold's reviews the share of successes among the reviews before them.
+    """Predict for each fold's reviews the share of successes in the fold's training part.
 
     Returns (k,) in the order of `trials.test_index`. srs-benchmark counts no parameter for it and
     lists none. Raises NotEnoughData if a fold has nothing to average.

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.splits import describe_cut
 from srs_eval.models import Context, Ensemble, Model, OnlineModel, TrainedModel, all_models
 from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value, check_values
 
@@ -322,6 +323,12 @@ def _describe_choice_of_rows(protocol: Protocol) -> str:
         words = ", same-day ones too"
     if rows.known_decks_only:
         words += ", of cards and decks that are known"
+    if rows.split == "cards":
+        words += ", of cards that are not trained on"
+    if rows.train_until:
+        words += f", from {describe_cut(rows)} on"
+    if rows.train_months:
+        words += f", trained on the {format_count(rows.train_months, 'month')} before"
     return f"{words}, trained on them as well" if rows.train_equals_test else words
 
 
@@ -423,6 +430,11 @@ def _make_configuration(
             canonical_by_alias[_hyphenate(alias).lower()] = canonical
     canonical_name = canonical_by_alias.get(_hyphenate(name).lower(), name)
     model, flags_in_name = _parse_name(canonical_name, shown_name=name)
+    refusal = _refuse_split(model, protocol)
+    if refusal:
+        if not is_named:
+            return None
+        raise InputError(refusal)
     requested: dict[str, Any] = {
         "fit": fit,
         **{flag: getattr(protocol, flag) for flag in _list_flags()},
@@ -533,6 +545,21 @@ def _can_take_fit(model: Model, fit: Fit) -> bool:
     return has_parameters and model.has_default
 
 
+def _refuse_split(model: Model, protocol: Protocol) -> str:
+    """Return why a model cannot be evaluated on a split of reviews; "" if it can.
+
+    The average, though an online model, is computed from each fold's training part.
+    """
+    if not isinstance(model, OnlineModel) or model.name == BASELINE:
+        return ""
+    learns = f"{model.name} learns from every answer, in order of time"
+    if protocol.split == "cards":
+        return f"{learns}, so no card is new to it: leave it out, or leave out --split cards."
+    if protocol.train_months:
+        return f"{learns}, whatever it is trained on: leave it out, or leave out --train-months."
+    return ""
+
+
 def _describe_flag(flag: str) -> str:
     return "parameters that are not fitted" if flag == "fit" else flag
 
@@ -630,9 +657,36 @@ def _check_flags(protocol: Protocol) -> None:
         raise InputError(
             "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."
         )
-    for name, least in (("n_splits", 2), ("batch_size", 1), ("max_seq_len", 1), ("seed", 0)):
+    _check_split(protocol)
+    for name, least in (
+        ("n_splits", 2),
+        ("batch_size", 1),
+        ("max_seq_len", 1),
+        ("seed", 0),
+        ("train_months", 0),
+    ):
         value = getattr(protocol, name)
         if value < least:
             raise InputError(f"--{name} must be at least {least}, not {value}.")
     if not (protocol.gamma >= 0 and math.isfinite(protocol.gamma)):
         raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")
+
+
+def _check_split(protocol: Protocol) -> None:
+    """Raise InputError for flags that say nothing about a split, or contradict it."""
+    if not protocol.has_own_split:
+        return
+    if protocol.split == "cards":
+        for flag in ("train_until", "train_months"):
+            if getattr(protocol, flag):
+                raise InputError(
+                    f"--{flag.replace('_', '-')} splits by time and --split cards by card: leave "
+                    "one out."
+                )
+    if protocol.train_until and protocol.n_splits != Protocol.n_splits:
+        raise InputError("--train-until makes one fold: leave --n_splits out.")
+    if protocol.train_equals_test:
+        raise InputError(
+            "--train_equals_test trains on the reviews that are evaluated: leave --split, "
+            "--train-until and --train-months out."
+        )

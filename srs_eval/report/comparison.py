@@ -29,6 +29,7 @@ from srs_eval.report import pictures
 from srs_eval.report.cells import format_cell, format_p_value
 from srs_eval.report.document import Block, Picture, Section
 from srs_eval.report.formats import join_names, with_sign
+from srs_eval.report.ranking_words import warn_of_split
 from srs_eval.stats import users as stats
 from srs_eval.stats.ranges import format_range
 from srs_eval.stats.tables import Cell, Column, Figure, Table, make_figure, make_figure_with_ends
@@ -60,11 +61,13 @@ _SETUP_CAVEAT = (
     "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
+_FITS_NOTE = (
+    "Before each of five parts of a user's reviews a model is fitted anew, on average to about "
+    "60 % as many reviews as are evaluated. "
+)
 _SIZE_NOTE = (
-    "This is a learning curve over users. Before each of five parts of a user's reviews a model is "
-    "fitted anew, on average to about 60 % as many reviews as are evaluated. People with large "
-    "collections are other people, so what a model gains on the average says more than its own "
-    "figure. Bands are 99 % intervals."
+    "People with large collections are other people, so what a model gains on the average says "
+    "more than its own figure. Bands are 99 % intervals."
 )
 _REVIEWS_NOTE = (
     "A day counts as one review of a card. A user's loss is the mean over their reviews of a "
@@ -101,7 +104,7 @@ def build_leaderboard_section(comparison: Comparison) -> Section:
         comparison.leaderboards[0], comparison, DEFAULT_METRICS, prefix="", own_users=False
     )
     users = _describe_users(comparison, own_users=False)
-    return Section(format_title(comparison), (users, means))
+    return Section(format_title(comparison), (users, *_warn_of_splits(comparison), means))
 
 
 def build_comparison_section(
@@ -119,7 +122,7 @@ def build_comparison_section(
     users. `matrix_labels` are the labels of the models that matrices show.
     """
     positions = _select_matrix_models(comparison, matrix_labels)
-    blocks: list[Block] = [_describe_users(comparison, own_users)]
+    blocks: list[Block] = [_describe_users(comparison, own_users), *_warn_of_splits(comparison)]
     for table in comparison.leaderboards:
         blocks.append(_build_means_table(table, comparison, columns, prefix, own_users))
     blocks.append(_build_means_picture(comparison, prefix))
@@ -151,6 +154,23 @@ def _describe_users(comparison: Comparison, own_users: bool) -> str:
         f"{words}, ± half of the {stats.CONFIDENCE * 100:.0f} % interval, which need not be "
         "symmetric; differences have its ends in brackets."
     )
+
+
+def _warn_of_splits(comparison: Comparison) -> list[str]:
+    """Return sentences on splits and trainings that make figures unlike published ones."""
+    warnings = warn_of_split(comparison.files[0].evaluated_rows)
+    labels = [
+        file.label
+        for file in comparison.files
+        if file.configuration is not None and file.configuration.protocol.train_months
+    ]
+    if labels:
+        verb = "is" if len(labels) == 1 else "are"
+        warnings.append(
+            f"{capitalize(join_names(labels))} {verb} trained only on the months before the "
+            "evaluated reviews; published figures are trained on everything before them."
+        )
+    return warnings
 
 
 def _build_means_table(
@@ -503,7 +523,8 @@ def _build_size_section(comparison: Comparison, prefix: str, chosen: Sequence[in
     )
     medians = [float(np.median(group.sizes)) for group in groups]
     x_label = "evaluated reviews of a user (median of each group)"
-    blocks: list[Block] = [_SIZE_NOTE]
+    fits = "" if comparison.files[0].evaluated_rows.has_own_split else _FITS_NOTE
+    blocks: list[Block] = [f"This is a learning curve over users. {fits}{_SIZE_NOTE}"]
     for table, series, y_label in curves.list_tables():
         if len(groups) < 2:
             blocks.append(table)

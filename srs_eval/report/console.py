@@ -474,6 +474,7 @@ def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) ->
 def show_run(run: Run, console: Console, show_all: bool = True) -> None:
     """Print the rankings with their verdicts; notes, failures and skips go to stderr."""
     from srs_eval.models.own_parameters import make_table_remarks
+    from srs_eval.report.ranking_words import warn_of_split
 
     groups = run.groups()
     names_by_note: dict[str, list[str]] = {}
@@ -486,6 +487,8 @@ def show_run(run: Run, console: Console, show_all: bool = True) -> None:
         say(f"* {', '.join(names)}: {note}.")
     if groups:
         say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
+        for warning in warn_of_split(groups[0].row_protocol):
+            say(warning)
         for remark in make_table_remarks(run.configurations):
             say(remark)
     show_missing(run)

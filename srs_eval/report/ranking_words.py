@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from srs_eval.advice.sentences import capitalize, describe_spells
 from srs_eval.data.errors import format_count
+from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.models.configurations import describe_review_count, describe_rows
 from srs_eval.report.formats import join_names
@@ -37,6 +38,16 @@ def format_group_title(group: RankingGroup) -> str:
     if group.is_online:
         title += ": online models"
     return title
+
+
+def warn_of_split(rows: Protocol) -> list[str]:
+    """Return a sentence if reviews are split in another way than srs-benchmark's; [] if not."""
+    if not rows.has_own_split:
+        return []
+    return [
+        "This is not the benchmark's split: published figures cannot be compared with these "
+        "(docs/protocol.md)."
+    ]
 
 
 def describe_group_differences(group: RankingGroup, first: RankingGroup) -> str:

@@ -18,9 +18,15 @@ from tools.simulated import simulate_learner, write_dataset
 
 COMMANDS = ("run", "open", "demo", "export", "batch", "audit")
 DECIDED_BY_MODELS = {"known_decks_only", "later_days_only"}
-MISSING_OPTIONS = {("export", "short"), ("audit", "seed")}
+SPLITS = ("split", "train_until", "train_months")
+MISSING_OPTIONS = {
+    ("export", "short"),
+    ("audit", "seed"),
+    *product(("demo", "export", "audit"), SPLITS),
+}
 """`--short` of `export` is a form of the report, not the protocol's flag. `--seed` of `audit` is
-that of its search; its trainings have the seeds of `--repeats`."""
+that of its search; its trainings have the seeds of `--repeats`. Answers, their pictures and audits
+rest on the benchmark's folds."""
 
 FLAGS = [flag.name for flag in fields(Protocol) if flag.name not in DECIDED_BY_MODELS]
 COMMANDS_AND_FLAGS = [pair for pair in product(COMMANDS, FLAGS) if pair not in MISSING_OPTIONS]
@@ -51,6 +57,8 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Protocol, Fit]]:
 def choose_other_value(flag: str) -> str | float:
     """Return a valid value of a flag of the protocol that is not its default."""
     default = getattr(Protocol(), flag)
+    if flag == "train_until":
+        return "2024-01-31"
     if isinstance(default, bool):
         return not default
     if isinstance(default, str):

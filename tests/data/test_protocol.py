@@ -15,10 +15,10 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog, find_arrays
 from srs_eval.data.rows import select_rows
+from srs_eval.data.splits import choose_tests, select_training
 from srs_eval.data.trials import (
     Fold,
     Trials,
-    _split_time_series,
     compute_recency_weights,
     prepare_trials,
 )
@@ -85,16 +85,19 @@ def test_reviews_of_missing_cards_are_dropped_as_upstream_does(name: str) -> Non
 def test_folds_are_those_of_scikit_learn(n: int, n_splits: int) -> None:
     from sklearn.model_selection import TimeSeriesSplit
 
+    protocol = Protocol(n_splits=n_splits)
+    day = np.zeros(n, np.int64)
+    card_id = np.arange(n)
     if n <= n_splits:
         with pytest.raises(NotEnoughData):
-            _split_time_series(n, n_splits)
+            choose_tests(protocol, day, card_id, None)
         return
+    tests = choose_tests(protocol, day, card_id, None)
     expected = list(TimeSeriesSplit(n_splits).split(np.empty(n)))
-    for (train, test), (train_index, test_index) in zip(
-        _split_time_series(n, n_splits), expected, strict=True
-    ):
-        assert np.arange(n)[train].tolist() == train_index.tolist()
-        assert np.arange(n)[test].tolist() == test_index.tolist()
+    for test, (train_index, test_index) in zip(tests, expected, strict=True):
+        train = select_training(protocol, day, card_id, test, None)
+        assert train.tolist() == train_index.tolist()
+        assert test.tolist() == test_index.tolist()
 
 
 def test_recency_weights_rise_from_a_quarter_to_one() -> None:

@@ -13,13 +13,17 @@ def make_log(
     elapsed_days: list[int],
     elapsed_seconds: list[int] | None = None,
     decks: dict[int, int] | None = None,
+    days: list[int] | None = None,
 ) -> ReviewLog:
-    """Return a log of given rows; `decks` maps card to deck 1 or 2 (presets 11, 12)."""
+    """Return a log of given rows; `decks` maps card to deck 1 or 2 (presets 11, 12).
+
+    `days` are the numbers of the rows' days; without them, all are 0.
+    """
     n = len(card_id)
     seconds = elapsed_seconds or [86_400 * d if d >= 0 else -1 for d in elapsed_days]
     columns = [
         np.asarray(column, np.int64)
-        for column in (card_id, [0] * n, rating, [2] * n, [5000] * n, elapsed_days, seconds)
+        for column in (card_id, days or [0] * n, rating, [2] * n, [5000] * n, elapsed_days, seconds)
     ]
     decks = decks or {}
     cards = np.array(sorted(decks), np.int64)
