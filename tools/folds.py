@@ -1,13 +1,14 @@
-"""Draw the five folds of docs/protocol.md: what a model is fitted to, and what it predicts.
+"""Draw the folds and splits of docs/protocol.md: what a model is fitted to, and what it predicts.
 
-    python -m tools.folds [--to docs/folds.svg]
+    python -m tools.folds [--to docs]
 
-The drawing has a background and colours of its own, for light and for dark pages.
+The drawings have a background and colours of their own, for light and for dark pages.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDS = 5
@@ -19,6 +20,19 @@ PART_WIDTH = 100
 BAR_HEIGHT = 26
 ROW_HEIGHT = 38
 GAP = 3  # between bars
+SPLITS: tuple[tuple[str, tuple[tuple[str, int, int], ...]], ...] = (
+    ("--train-until", (("fitted", 1, 4), ("predicted", 5, 2))),
+    ("  --train-months", (("later", 1, 2), ("fitted", 3, 2), ("predicted", 5, 2))),
+    (
+        "--train-months, fold 3",
+        (("later", 1, 1), ("fitted", 2, 2), ("predicted", 4, 1), ("later", 5, 1), ("later", 6, 1)),
+    ),
+    ("--split cards: part 1", (("predicted", 1, 6),)),
+    ("  parts 2 to 5", (("fitted", 1, 6),)),
+)
+"""Rows of the drawing of splits: a label, and bars with their kind, first part and parts."""
+SPLITS_LEFT = 196
+SPLITS_PART_WIDTH = 84
 STYLE = """
     text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #24292f }
     .page { fill: #ffffff; stroke: #d0d7de }
@@ -40,12 +54,20 @@ STYLE = """
 """
 
 
-def draw_bar(kind: str, row: int, first: int, count: int = 1) -> str:
+def draw_bar(
+    kind: str,
+    row: int,
+    first: int,
+    count: int = 1,
+    *,
+    left: int = LEFT,
+    part_width: int = PART_WIDTH,
+) -> str:
     """Draw so many parts of a learner's reviews, from the part `first` (from 1) on, as one bar."""
-    x = LEFT + (first - 1) * PART_WIDTH
+    x = left + (first - 1) * part_width
     y = TOP + row * ROW_HEIGHT
     return (
-        f'<rect class="{kind}" x="{x}" y="{y}" width="{count * PART_WIDTH - GAP}" '
+        f'<rect class="{kind}" x="{x}" y="{y}" width="{count * part_width - GAP}" '
         f'height="{BAR_HEIGHT}" rx="3"/>'
     )
 
@@ -78,9 +100,37 @@ def draw_folds() -> str:
         right = left + count * PART_WIDTH - GAP
         shapes.append(f'<path class="axis" d="M{left} {below}v8H{right}v-8"/>')
         shapes.append(draw_text(name, (left + right) / 2, below + 26, "middle"))
-    height = below + 44
-    page = f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>'
     title = "Five folds: each model is fitted to what came before the part that it predicts"
+    return draw_page(title, shapes, below + 44)
+
+
+def draw_splits() -> str:
+    """Draw a row for each split of `SPLITS`."""
+    shapes = []
+    end = SPLITS_LEFT + PARTS * SPLITS_PART_WIDTH - GAP
+    shapes.append(draw_text("A learner’s reviews in order of time", SPLITS_LEFT, 26))
+    shapes.append(f'<path class="axis" d="M{SPLITS_LEFT} 40H{end}m-7 -5l7 5l-7 5"/>')
+    for row, (label, bars) in enumerate(SPLITS):
+        line = TOP + row * ROW_HEIGHT + BAR_HEIGHT / 2 + 5
+        is_continued = label.startswith(" ")
+        shapes.append(draw_text(label.strip(), 36 if is_continued else 20, line))
+        for kind, first, count in bars:
+            shapes.append(
+                draw_bar(kind, row, first, count, left=SPLITS_LEFT, part_width=SPLITS_PART_WIDTH)
+            )
+            if kind == "later":
+                continue
+            middle = SPLITS_LEFT + (first - 1) * SPLITS_PART_WIDTH
+            middle += (count * SPLITS_PART_WIDTH - GAP) / 2
+            names = "middle on-colour" if kind == "predicted" else "middle"
+            shapes.append(draw_text(kind, middle, line, names))
+    title = "Other splits: by date, with a window of training, and by card"
+    return draw_page(title, shapes, TOP + len(SPLITS) * ROW_HEIGHT + 8)
+
+
+def draw_page(title: str, shapes: Sequence[str], height: int) -> str:
+    """Return a drawing of these shapes on a page with a border."""
+    page = f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>'
     lines = "\n".join((page, *shapes))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
@@ -90,9 +140,10 @@ def draw_folds() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--to", type=Path, default=Path("docs/folds.svg"))
+    parser.add_argument("--to", type=Path, default=Path("docs"))
     options = parser.parse_args()
-    options.to.write_text(draw_folds(), encoding="utf-8")
+    for name, drawing in (("folds", draw_folds()), ("splits", draw_splits())):
+        (options.to / f"{name}.svg").write_text(drawing, encoding="utf-8")
 
 
 if __name__ == "__main__":

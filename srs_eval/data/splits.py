@@ -18,7 +18,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray, ReviewLog
 from srs_eval.data.rows import find_first_date
 
-DAYS_OF_A_MONTH = 365.25 / 12
+_DAYS_OF_A_MONTH = 365.25 / 12
 
 
 def find_cut_day(log: ReviewLog, protocol: Protocol) -> int | None:
@@ -91,7 +91,7 @@ def select_training(
     beginning = "before"
     if protocol.train_months:
         is_training &= day >= end_day - count_days(protocol.train_months)
-        beginning = f"in the {format_count(protocol.train_months, 'month')} before"
+        beginning = f"in {describe_window(protocol)} before"
     train = np.flatnonzero(is_training)
     if not len(train):
         raise NotEnoughData(f"no reviews to train on {beginning} {end}")
@@ -112,7 +112,7 @@ def split_time_series(n: int, n_splits: int) -> list[int]:
 
 def count_days(months: int) -> int:
     """Return the number of days of so many months, of 365.25 / 12 days each."""
-    return round(months * DAYS_OF_A_MONTH)
+    return round(months * _DAYS_OF_A_MONTH)
 
 
 def deal_cards(card_id: IntArray, parts: int) -> IntArray:
@@ -133,3 +133,10 @@ def deal_cards(card_id: IntArray, parts: int) -> IntArray:
 def describe_cut(protocol: Protocol) -> str:
     """Return the first evaluated day in words: "2024-01-01", "day 365"."""
     return protocol.train_until if protocol.is_until_date else f"day {protocol.train_until}"
+
+
+def describe_window(protocol: Protocol) -> str:
+    """Return the months of training in words: "the month", "the 6 months"."""
+    if protocol.train_months == 1:
+        return "the month"
+    return f"the {format_count(protocol.train_months, 'month')}"

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.splits import describe_cut
+from srs_eval.data.splits import describe_cut, describe_window
 from srs_eval.models import Context, Ensemble, Model, OnlineModel, TrainedModel, all_models
 from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value, check_values
 
@@ -328,7 +328,7 @@ def _describe_choice_of_rows(protocol: Protocol) -> str:
     if rows.train_until:
         words += f", from {describe_cut(rows)} on"
     if rows.train_months:
-        words += f", trained on the {format_count(rows.train_months, 'month')} before"
+        words += f", trained on {describe_window(rows)} before"
     return f"{words}, trained on them as well" if rows.train_equals_test else words
 
 

@@ -18,8 +18,11 @@ from srs_eval.cli.exit_codes import BAD_INPUT
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
+from srs_eval.engine.result import log_loss_interval, review_losses
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import describe_rows, resolve_configurations
+from srs_eval.stats.intervals import mean_interval
+from srs_eval.stats.persistence import estimate_persistence
 from tests.helpers.batches import SETUP
 from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
@@ -71,7 +74,7 @@ def test_names_end_with_the_split(protocol: Protocol, label: str, names: list[st
         (CARDS, "reviews of later days, of cards that are not trained on"),
         (UNTIL, "reviews of later days, from day 40 on"),
         (Protocol(train_until="2024-01-31"), "reviews of later days, from 2024-01-31 on"),
-        (MONTH, "reviews of later days, trained on the 1 month before"),
+        (MONTH, "reviews of later days, trained on the month before"),
         (
             Protocol(train_until="40", train_months=6),
             "reviews of later days, from day 40 on, trained on the 6 months before",
@@ -146,6 +149,20 @@ def test_predictions_of_a_card_rest_on_other_cards_only() -> None:
         parameters = model.fit(trials, train, np.ones(len(train)), srs_eval.Context())
         p = model.predict(trials, parameters, trials.test_index[in_fold], srs_eval.Context())
         np.testing.assert_array_equal(fsrs.p[in_fold], p)
+
+
+def test_intervals_do_not_depend_on_the_order_of_reviews() -> None:
+    """Check results whose days are not in order, as parts of cards are evaluated one by one."""
+    session = LearnerSession(simulate_learner(5, 3_000).log())
+    result = session.run(resolve_configurations("90%", CARDS)[0])
+    assert (np.diff(result.day) < 0).any()
+    losses = review_losses(result)
+    order = np.argsort(result.day, kind="stable")
+    in_order = estimate_persistence(result.y[order], result.p[order], result.day[order])
+    expected = mean_interval(losses[order], result.day[order], in_order)
+    interval = log_loss_interval(result)
+    assert interval.estimate == pytest.approx(expected.estimate)
+    assert interval.half_width == pytest.approx(expected.half_width)
 
 
 def test_an_audit_of_another_split_is_refused(dataset: Path, tmp_path: Path) -> None:
@@ -309,7 +326,7 @@ def test_run_batch_refuses_a_date(dataset: Path, tmp_path: Path) -> None:
     [
         (["--split", "cards"], "of cards that are not trained on"),
         (["--train-until", "40"], "from day 40 on"),
-        (["--train-months", "1"], "trained on the 1 month before"),
+        (["--train-months", "1"], "trained on the month before"),
     ],
 )
 def test_run_says_which_split_it_ranks_on(dataset: Path, options: list[str], words: str) -> None:

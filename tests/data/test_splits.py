@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import RowKind, find_first_date, select_rows
 from srs_eval.data.splits import count_days, deal_cards
 from srs_eval.data.trials import Trials, prepare_trials
+from tests.conftest import REPOSITORY
 from tests.helpers.golden import golden_log
 from tests.helpers.row_logs import make_log
 from tools.simulated import simulate_learner
@@ -97,6 +99,26 @@ def test_cards_of_a_part_are_predicted_after_training_on_all_others() -> None:
         )
     sizes = [len(set(trials.card_id[fold.test].tolist())) for fold in trials.folds]
     assert min(sizes) > sum(sizes) / 10
+
+
+def test_the_documented_learner_has_as_many_evaluated_reviews_as_the_page_says() -> None:
+    """Check the table of docs/protocol.md about user 108."""
+    log = golden_log(108)
+    page = (REPOSITORY / "docs" / "protocol.md").read_text(encoding="utf-8")
+    for options, flags in (
+        ("--train-until 200", {"train_until": "200"}),
+        ("--train-until 200 --train-months 2", {"train_until": "200", "train_months": 2}),
+        ("--train-months 2", {"train_months": 2}),
+        ("--split cards", {"split": "cards"}),
+    ):
+        (row,) = re.findall(rf"^\| `{options}` \|.*", page, re.MULTILINE)
+        trials = trials_of(log, short=True, **flags)
+        assert f"| {len(trials.test_index):,} |" in row
+    window = trials_of(log, short=True, train_until="200", train_months=2)
+    days = window.day[window.folds[0].train]
+    assert 139 <= days.min() <= days.max() <= 199
+    assert window.day[(window.day >= 139) & (window.day <= 199)].tolist() == days.tolist()
+    assert "days 139 to 199" in page
 
 
 def test_a_card_stays_in_its_part() -> None:
@@ -207,7 +229,7 @@ def test_splits_that_leave_nothing_are_refused(two_reviews_a_day: ReviewLog) -> 
         [-1] * 40 + [3] * 40 + [90] * 40,
         days=[0] * 40 + [3] * 40 + [93] * 40,
     )
-    with pytest.raises(NotEnoughData, match="in the 1 month before the first evaluated review"):
+    with pytest.raises(NotEnoughData, match="in the month before the first evaluated review"):
         trials_of(pause, rows="anki", train_months=1, n_splits=3)
     one_card = make_log([7] * 9, [3] * 9, [-1, *range(1, 9)], days=list(range(9)))
     with pytest.raises(NotEnoughData, match="1 card in one part"):

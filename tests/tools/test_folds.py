@@ -1,4 +1,4 @@
-"""Check that the drawing of docs/protocol.md is today's, and draws the protocol's folds."""
+"""Check that the drawings of docs/protocol.md are today's, and draw the protocol's folds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import prepare_trials
 from tests.conftest import REPOSITORY
 from tests.helpers.golden import golden_log
-from tools.folds import PART_WIDTH, draw_folds
+from tools.folds import PART_WIDTH, draw_folds, draw_splits
 
-DRAWING = REPOSITORY / "docs" / "folds.svg"
+DOCS = REPOSITORY / "docs"
 
 
-def test_drawing_in_the_docs_is_what_the_script_draws() -> None:
-    assert DRAWING.read_text(encoding="utf-8") == draw_folds()
+def test_drawings_in_the_docs_are_what_the_script_draws() -> None:
+    assert (DOCS / "folds.svg").read_text(encoding="utf-8") == draw_folds()
+    assert (DOCS / "splits.svg").read_text(encoding="utf-8") == draw_splits()
 
 
 def test_drawing_shows_the_folds_of_the_protocol() -> None:
