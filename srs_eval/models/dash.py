@@ -124,20 +124,22 @@ class _ReviewAges:
 
 
 def _list_review_ages(
-    delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
+    delta_t: FloatArray, last_delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Return how many reviews count for each trial (n,), their ages and their rows (pairs,).
 
-    There is room for `pairs` of a trial and a review.
+    Trial k comes `last_delta_t[k]` days after the last review of its history, the rows
+    start[k] ... end[k] - 1. There is room for `pairs` of a trial and a review.
     """
     counts = np.zeros(len(start), np.int64)
     ages = np.empty(pairs)
     rows = np.empty(pairs, np.int64)
     count = 0
     for trial in range(len(start)):
-        age = 0.0
+        age = last_delta_t[trial]
         for row in range(end[trial] - 1, start[trial] - 1, -1):
-            age += delta_t[row + 1]
+            if row + 1 < end[trial]:
+                age += delta_t[row + 1]
             if age > _MIN_AGE:
                 ages[count] = age
                 rows[count] = row
@@ -147,19 +149,29 @@ def _list_review_ages(
 
 
 def _build_review_ages(trials: Trials) -> _ReviewAges:
+    everything = np.arange(len(trials))
+    last_delta_t = trials.history_delta_t[trials.history_end]
+    start, ages, passed = _collect_ages(trials, everything, last_delta_t)
+    distinct_ages, age = np.unique(ages, return_inverse=True)
+    return _ReviewAges(start, age, passed, np.log(distinct_ages))
+
+
+def _collect_ages(
+    trials: Trials, index: IntArray, last_delta_t: FloatArray
+) -> tuple[IntArray, FloatArray, NDArray[np.bool_]]:
+    """Return `start` as in `_ReviewAges`, and the ages and `passed` of the pairs.
+
+    The trials `index` (k,) come `last_delta_t` (k,) days after the last reviews of their histories.
+    """
     counts, ages, rows = compile_kernel(_list_review_ages)(
         trials.history_delta_t,
-        trials.history_start,
-        trials.history_end,
-        int(trials.sequence_length.sum()),
+        last_delta_t,
+        trials.history_start[index],
+        trials.history_end[index],
+        int((trials.history_end[index] - trials.history_start[index]).sum()),
     )
-    distinct_ages, age = np.unique(ages, return_inverse=True)
-    return _ReviewAges(
-        start=np.concatenate(([0], np.cumsum(counts))),
-        age=age,
-        passed=trials.history_rating[rows] > 1,
-        ln_age=np.log(distinct_ages),
-    )
+    start = np.concatenate(([0], np.cumsum(counts)))
+    return start, ages, trials.history_rating[rows] > 1
 
 
 def sum_strengths(
@@ -263,10 +275,28 @@ def _fit_act_r(
 def _predict_act_r(
     trials: Trials, parameters: Any, index: IntArray, context: Context
 ) -> FloatArray:
-    ages = trials.derived(_build_review_ages)
-    w = np.array(parameters, np.float64)
     # The copy is writable as rows are in training, so that the same kernel serves.
-    sums = _compute_strengths(ages, index.copy(), w)
+    return _predict_from_ages(trials.derived(_build_review_ages), index.copy(), parameters)
+
+
+def _predict_act_r_at(
+    trials: Trials,
+    parameters: Any,
+    index: IntArray,
+    days: FloatArray,
+    elapsed_days: IntArray,
+    context: Context,
+) -> FloatArray:
+    repeated = np.repeat(index, len(days))
+    start, ages, passed = _collect_ages(trials, repeated, np.tile(days, len(index)))
+    asked = _ReviewAges(start, np.arange(len(ages)), passed, np.log(ages))  # ages hardly repeat
+    p = _predict_from_ages(asked, np.arange(len(repeated)), parameters)
+    return p.reshape(elapsed_days.shape)
+
+
+def _predict_from_ages(ages: _ReviewAges, rows: IntArray, parameters: Any) -> FloatArray:
+    w = np.array(parameters, np.float64)
+    sums = _compute_strengths(ages, rows, w)
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
     p = 1 / (1 + np.exp(-np.clip(z, -700, 700)))
     return p.astype(np.float32).astype(np.float64)
@@ -332,6 +362,7 @@ MODELS = (
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",
         fit=_fit_act_r,
         predict=_predict_act_r,
+        predict_at=_predict_act_r_at,
         default=lambda context: list(_START_ACT_R),
         cost=Cost(seconds_per_10k=0.0135, seconds_to_compile=2.0),
     ),

@@ -227,7 +227,15 @@ def test_model_that_reads_its_own_row_is_asked_each_time(session: LearnerSession
 
 
 @pytest.mark.parametrize(
-    "name", ["ACT-R", "ACT-R-short", "ACT-R-short-secs", "LogisticRegression-short-secs"]
+    "name",
+    [
+        "ACT-R",
+        "ACT-R-short",
+        "ACT-R-short-secs",
+        "DASH[ACT-R]",
+        "DASH[ACT-R]-short-secs",
+        "LogisticRegression-short-secs",
+    ],
 )
 def test_model_that_knows_of_other_times_answers_as_if_asked_each_time(
     name: str, session: LearnerSession
