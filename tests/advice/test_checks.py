@@ -481,3 +481,14 @@ def test_compare_command_prints_the_checks_sentences(collection: Path) -> None:
     assert late is not None
     assert late.cards > 50
     assert "overdue" not in find_checks(log)  # the reviews ended years ago
+
+
+def test_points_that_old_cards_fall_short_are_those_of_the_shares_beside_them() -> None:
+    recall = Interval(0.6948, 0.12, 232, 60)  # 69 %, and 87 % expected: the difference is 17.1
+    check = Check(
+        "old cards", "look", 232, recalled=recall, expected=0.8656, probability=0.9, subject="Maps"
+    )
+    assert describe_check(check) == "Old cards: you probably forget 18 points more than expected"
+    finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
+    text = " ".join(shown.sentences(finding))
+    assert "you recalled 18 fewer than expected (29 fewer to 5 fewer)" in text

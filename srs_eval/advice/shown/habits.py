@@ -564,6 +564,13 @@ def _format_day(iso: str) -> str:
     return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 
+def _count_shown_shortfall(check: f.Check) -> int:
+    """Return the points between the rounded shares, which stand beside it on the screen."""
+    assert check.recalled is not None
+    assert check.expected is not None
+    return round(100 * check.expected) - round(100 * check.recalled.estimate)
+
+
 def _explain_old_cards(check: f.Check) -> str:
     """Say how likely it is that old cards are forgotten too often, and by how many points."""
     assert check.recalled is not None
@@ -573,7 +580,11 @@ def _explain_old_cards(check: f.Check) -> str:
     half_width = 100 * check.recalled.half_width
     estimate, most, least = (
         _format_shortfall(points)
-        for points in (shortfall, shortfall + half_width, shortfall - half_width)
+        for points in (
+            _count_shown_shortfall(check),
+            shortfall + half_width,
+            shortfall - half_width,
+        )
     )
     probability = say.round_down_percent(check.probability)
     preset = f" in preset “{check.subject}”" if check.subject else ""
@@ -603,8 +614,7 @@ def _describe_old_cards(check: f.Check) -> str:
         probability = say.round_down_percent(check.probability)
         return f"Old cards: a {probability} % chance that you forget too many"
     if check.probability < f.SURE:
-        # Of the rounded shares, which stand beside it.
-        fewer = round(100 * check.expected) - round(100 * check.recalled.estimate)
+        fewer = _count_shown_shortfall(check)
         return f"Old cards: you probably forget {fewer} points more than expected"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         return "Old cards: you forget twice as many as expected"
