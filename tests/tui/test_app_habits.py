@@ -347,7 +347,7 @@ async def test_two_models_side_by_side(tmp_path: Path) -> None:
             beginning(make_result(model.name), 900) for model in (left_model, right_model)
         )
         app.screen.update_now()
-        await wait_until(pilot, lambda: "predicts better: needs " in screen_text(app))
+        await wait_until(pilot, lambda: "predicts better (needs " in screen_text(app))
 
 
 @pytest.mark.slow
