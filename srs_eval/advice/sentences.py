@@ -331,9 +331,7 @@ def format_share(share: float) -> str:
 # Certainty
 
 _DOT_COUNT = 5
-
-
-_EVEN = 0.5
+_EVEN = 0.5  # a choice with a larger probability is better than the alternative
 
 
 def describe_certainty(probability: float, *, has_to_choose: bool = False) -> str:

@@ -239,7 +239,7 @@ def test_as_asked_is_withheld_while_hard_may_hide_lapses(
     checks = [] if level is None else [Check("hard", level, round(1_000 * share), 1_000)]
     pane = render_retention({"Default": retention}, None, checks)
     assert pane is not None
-    summary, items = pane
+    summary, items, _ = pane
     assert (summary.level == "fine") == is_fine
     warnings = [item for item in items if hasattr(item, "text") and "may hide" in item.text]
     assert bool(warnings) != is_fine

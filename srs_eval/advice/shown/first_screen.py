@@ -14,7 +14,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.acts import Act, ActKind
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.sentences import Bar, FirstScreen, Pane, PaneItem, PaneLine, PresetRow
+from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, PresetRow
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
@@ -110,12 +110,13 @@ def build_first_screen(
     """
     so_far = _AnswersSoFar(answers, waiting, checks, rows, excluded_cards)
     advice_pane, copyable = _advice_pane(so_far, acts)
+    retention_pane, remembers_too_little = _retention_pane(so_far)
     panes = (
         advice_pane,
-        _retention_pane(so_far),
+        retention_pane,
         _cost_pane(so_far),
         _presets_pane(so_far),
-        _checks_pane(so_far),
+        _checks_pane(so_far, remembers_too_little=remembers_too_little),
     )
     return FirstScreen(panes, tuple(_footer_lines(so_far)), copyable)
 
@@ -201,9 +202,10 @@ def _nothing_known_sentence(so_far: _AnswersSoFar) -> str:
 # 2 How well do I remember?
 
 
-def _retention_pane(so_far: _AnswersSoFar) -> Pane:
-    """Return the second pane: retention of presets or, for the benchmark's rows, by month.
+def _retention_pane(so_far: _AnswersSoFar) -> tuple[Pane, bool]:
+    """Return the second pane, and whether it says that too little is remembered over all.
 
+    It has the retention of presets or, for the benchmark's rows, by month.
     Months are compared with FSRS-6 fitted to the reviews before.
     """
     retentions = {
@@ -215,23 +217,17 @@ def _retention_pane(so_far: _AnswersSoFar) -> Pane:
         months = next((evidence for _, evidence in so_far.with_evidence(f.Months)), None)
     else:
         question = "retention"
-    summary_and_items = render_retention(
+    rendered = render_retention(
         retentions, months, so_far.checks, of_excluded_cards=so_far.excluded_cards is not None
     )
-    if summary_and_items is None:
+    if rendered is None:
         line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
-        return Pane(TITLES[1], line, (line,), (question,))
-    summary, items = summary_and_items
+        return Pane(TITLES[1], line, (line,), (question,)), False
+    summary, items, is_too_little = rendered
     phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
     if phi is not None:
         items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
-    return Pane(TITLES[1], summary, items, (question,))
-
-
-def _remembers_too_little(so_far: _AnswersSoFar) -> bool:
-    """Return True if the second pane marks the share remembered over all time."""
-    bars = (item for item in _retention_pane(so_far).items if isinstance(item, Bar))
-    return any(bar.level == "look" and bar.label == "all" for bar in bars)
+    return Pane(TITLES[1], summary, items, (question,)), is_too_little
 
 
 # 3 What would it cost?
@@ -348,7 +344,7 @@ def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
 # 5 Anything wrong?
 
 
-def _checks_pane(so_far: _AnswersSoFar) -> Pane:
+def _checks_pane(so_far: _AnswersSoFar, *, remembers_too_little: bool) -> Pane:
     if so_far.is_open("wrong") or not so_far.checks:
         return _make_pane(5, [WAITING], "wrong")
     conclusive = [check for check in so_far.checks if check.level != "not yet"]
@@ -361,10 +357,9 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(0 if other_scheduler.level == "look" else problem_count, other_scheduler)
-    if _remembers_too_little(so_far):
-        lines.insert(
-            0, PaneLine("You remember less than you ask for: see 2", "look", MARKS["look"])
-        )
+    if remembers_too_little:
+        text = "You remember less than you ask for: see 2"
+        lines.insert(0, PaneLine(text, "look", MARKS["look"]))
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])

@@ -411,8 +411,10 @@ def render_retention(
     checks: Sequence[f.Check],
     *,
     of_excluded_cards: bool = False,
-) -> tuple[PaneLine, tuple[PaneItem, ...]] | None:
-    """Return the second pane as a summary and its items; None without reviews.
+) -> tuple[PaneLine, tuple[PaneItem, ...], bool] | None:
+    """Return the second pane's summary and items, and whether too little is remembered over all.
+
+    None without reviews.
 
     Retention is that of `months`, where they are given, else that of all presets.
     `of_excluded_cards`: most of the cards are suspended or deleted.
@@ -471,7 +473,7 @@ def render_retention(
     month_figures = _list_month_figures(by_month)
     if month_figures:
         items.append(MonthBars(month_figures, drop_order=2))
-    return summary, tuple(items)
+    return summary, tuple(items), marks["all"] == "look"
 
 
 def _collect_groups(

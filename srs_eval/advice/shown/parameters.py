@@ -144,8 +144,7 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if finding.probability is None:
         return "not evaluated"
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
-    has_to_choose = evidence.fsrs_is_off and bool(finding.parameters)
-    certainty = say.format_certainty(probability, has_to_choose=has_to_choose)
+    certainty = say.format_certainty(probability, has_to_choose=_has_to_choose(finding, evidence))
     claim = ""
     if not finding.parameters and not is_of_keeping:
         claim = f" that {_CHANGES[evidence.compared_candidate]} helps"
@@ -156,6 +155,11 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if f.lacks_own_evidence(finding):
         return f"{_population_certainty(probability)}{claim}"
     return f"{say.format_dots(probability)} {certainty}{claim}"
+
+
+def _has_to_choose(finding: f.Finding, evidence: f.PresetParameters) -> bool:
+    """Return whether FSRS is to be turned on with these parameters, so that some must be chosen."""
+    return evidence.fsrs_is_off and bool(finding.parameters)
 
 
 def _choose_chance(finding: f.Finding, probability: float) -> tuple[float, bool]:
@@ -211,7 +215,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if f.lacks_own_evidence(finding):
         certainty = f"{_population_certainty(probability)} {claim}"
     else:
-        has_to_choose = evidence.fsrs_is_off and bool(finding.parameters)
+        has_to_choose = _has_to_choose(finding, evidence)
         certainty = say.format_certainty(probability, claim, has_to_choose=has_to_choose)
     answer = f"{say.capitalize(instruction)} ({certainty})."
     sentences = [answer, _basis_sentence(finding, evidence)]
