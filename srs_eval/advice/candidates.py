@@ -506,8 +506,14 @@ class Learner:
 
     @cached_property
     def persistence(self) -> Persistence:
-        """Persistence of good and bad spells beside what the active parameters predict."""
-        return estimate_persistence(self.trials.y, self.active_predictions, self.trials.day)
+        """Persistence of good and bad spells beside what optimized FSRS predicts.
+
+        It rests on the held-out reviews, as in the ranking, so that one difference has one interval
+        wherever it is shown.
+        """
+        index = self.trials.test_index
+        p = self.held_out_predictions(f.OPTIMIZED)
+        return estimate_persistence(self.trials.y[index], p, self.trials.day[index])
 
     def predict_with_parameters(
         self, values: Sequence[float], index: IntArray, days_late: IntArray | None = None

@@ -21,7 +21,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Recommendation
-from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.reviews import MISSING, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
@@ -186,7 +186,8 @@ def _assess_decks(learner: Learner, group: int) -> f.Finding | None:
 
 def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Finding:
     """Make the finding on the learner's groups, which are presets or the decks of one preset."""
-    unit_count = len(learner.groups)
+    # Cards that have lost their deck belong to no preset.
+    unit_count = max(1, sum(group != MISSING for group in learner.groups))
     review_count = len(learner.trials.test_index)
     if review_count < f.MIN_REVIEWS_SHOWN:
         return f.Finding(

@@ -131,6 +131,8 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     assert first.backlog.days == 857  # 3,000 minutes at 3.5 a day
     assert describe_gain(first) == "takes 50 hours, or 857 days at your usual pace"
     assert describe_act(first) == "Clear the backlog first."
+    long_ago = replace(BACKLOG, last_review_date="2016-03-29")
+    assert describe_gain(find_acts([costs], [long_ago])[0]) == "50 hours when you last reviewed"
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
 

@@ -30,7 +30,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.questions import CHECKS, QuestionContext, ask, compare
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
-from srs_eval.advice.shown.habits import MARKS, describe_check
+from srs_eval.advice.shown.habits import MARKS, _explain_check, describe_check
 from srs_eval.advice.workload.today import count_overdue
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.data.rows import exclude_presets
@@ -122,6 +122,8 @@ def test_gap_without_reviews_is_named_with_its_date(
     day = f"{until.day} {calendar.month_abbr[until.month]} {until.year}"
     assert describe_check(pause) == f"A break of {pause.count} days until {day}"
     assert describe_check(replace(pause, gap_end_date=None)).endswith("days in the last year")
+    (remedy,) = _explain_check(pause)
+    assert "Learn no new cards in the week before the next one" in remedy
 
 
 def test_suspended_cards_matter_only_if_all_are(log: ReviewLog) -> None:

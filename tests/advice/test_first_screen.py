@@ -351,7 +351,10 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     assert "Only an Anki collection" in stated[2].summary.text
     suspended = ExcludedCards("suspended", 1_006, 1_006)
     gone = build_screen(unknown[:2], rows="benchmark", excluded_cards=suspended).panes
-    assert [gone[2].summary.text, gone[3].summary.text] == ["No card is in use."] * 2
+    assert [gone[2].summary.text, gone[3].summary.text] == [
+        "No card is in use, so no reviews will come.",
+        "No card is in use, so there are no presets to compare.",
+    ]
     assert gone[0].summary == PaneLine("Nothing to change in Anki.", "not yet", "●")
     text = render_text(FirstScreen(gone[:1], ()))
     assert "All your 1,006 cards are suspended. This is about your past reviews." in text
@@ -598,9 +601,9 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
 @pytest.mark.parametrize(
     ("verdict", "text", "level"),
     [
-        ("better", "Optimized FSRS predicts you 12 % better than the old SM-2", "fine"),
-        ("as good", "Optimized FSRS predicts you as well as the old SM-2", "fine"),
-        ("worse", "The old SM-2 would predict you better than FSRS", "look"),
+        ("better", "Optimized FSRS predicts your answers 12 % better than the old SM-2", "fine"),
+        ("as good", "Optimized FSRS predicts your answers as well as the old SM-2", "fine"),
+        ("worse", "The old SM-2 would predict your answers better than FSRS", "look"),
         ("can't tell yet", "", ""),
     ],
 )
@@ -628,18 +631,25 @@ def test_fifth_pane_compares_fsrs_with_sm2_while_fsrs_is_on(
 @pytest.mark.parametrize(
     ("verdict", "saved", "text", "level"),
     [
-        ("better", 0.2, "Optimized FSRS predicts you 20 % better than SuperMemo SM-15", "fine"),
-        ("worse", -0.1, "SuperMemo SM-15 would predict you better than FSRS", "look"),
+        (
+            "better",
+            0.2,
+            "Optimized FSRS predicts your answers 20 % better than SuperMemo SM-15",
+            "fine",
+        ),
+        ("worse", -0.1, "SuperMemo SM-15 would predict your answers better than FSRS", "look"),
         (
             "can't tell yet",
             0.2,
-            "Optimized FSRS predicts you 20 % better than SuperMemo SM-15, but that may be luck",
+            "Optimized FSRS predicts your answers 20 % better than SuperMemo SM-15, which may be "
+            "luck",
             "not yet",
         ),
         (
             "can't tell yet",
             -0.1,
-            "Optimized FSRS predicts you 10 % worse than SuperMemo SM-15, but that may be luck",
+            "Optimized FSRS predicts your answers 10 % worse than SuperMemo SM-15, which may be "
+            "luck",
             "not yet",
         ),
     ],

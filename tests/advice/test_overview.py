@@ -437,7 +437,7 @@ def test_retention_below_desired_is_split_by_its_reason(
     learner = Learner.of(replace(log, presets=presets))
     recall = float(learner.trials.y.mean())
     expected = np.full(len(learner.trials), recall if reason == "schedule" else 0.97)
-    monkeypatch.setattr(Learner, "predict", lambda *_: expected)
+    monkeypatch.setattr(Learner, "active_predictions", expected)
     monkeypatch.setattr(Learner, "predict_on_due_days", lambda _: expected)
     answer = next(assess_retention(learner, list(learner.groups)))
     evidence = answer.evidence

@@ -28,6 +28,9 @@ from srs_eval.advice.sentences import Bar, PaneLine
 from srs_eval.advice.shown.memory import render_retention
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
+from srs_eval.engine.result import find_persistence
+from srs_eval.engine.session import LearnerSession
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.fsrs6 import DEFAULT
 from srs_eval.stats.intervals import Interval
 from srs_eval.stats.persistence import PHIS, Persistence
@@ -95,6 +98,14 @@ def test_lasting_spells_widen_the_intervals_and_are_in_the_finding() -> None:
     assert wider.half_width > recalled.half_width
     gap, wider_gap = (retention.expectation_gap for retention in retentions)
     assert wider_gap.half_width > gap.half_width
+
+
+def test_advice_and_ranking_find_the_same_persistence() -> None:
+    log = make_log()
+    (configuration,) = resolve_configurations("FSRS-6")
+    ranked = find_persistence(LearnerSession(log).run(configuration))
+    learner = QuestionContext(log).learner_without_presets
+    assert learner.persistence.probabilities == pytest.approx(ranked.probabilities)
 
 
 def assess(

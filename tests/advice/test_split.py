@@ -161,6 +161,19 @@ def test_split_of_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     assert not get_evidence(answer, Sharing).has_unused_presets
 
 
+def test_cards_without_a_deck_are_no_preset(log: ReviewLog) -> None:
+    lost = log.cards.deck_id == log.cards.deck_id.max()
+    cards = replace(log.cards, deck_id=np.where(lost, -1, log.cards.deck_id))
+    results = []
+    for changed in (log, replace(log, cards=cards)):
+        learner = Learner.of(changed)
+        results.append((len(learner.groups), split._make_finding("all", learner, "preset")))
+    (groups, finding), (groups_with_lost, finding_with_lost) = results
+    assert groups_with_lost == groups + 1
+    assert get_evidence(finding, Sharing).unit_count == groups
+    assert get_evidence(finding_with_lost, Sharing).unit_count == groups
+
+
 def test_presets_without_any_review_are_not_denied(log: ReviewLog) -> None:
     presets = {key: preset for key, preset in log.presets.items() if preset.name == "Preset 0"}
     only_one = select_presets(log, "Preset 0")

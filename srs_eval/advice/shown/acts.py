@@ -158,8 +158,13 @@ def describe_gain(act: Act) -> str:
 
 
 def _describe_work(backlog: Backlog) -> str:
-    """Describe the work of a backlog: "takes 3 hours, or 9 days at your usual pace"."""
+    """Describe the work of a backlog: "takes 3 hours, or 9 days at your usual pace".
+
+    If the learner stopped long ago, "3 hours when you last reviewed".
+    """
     work = say.format_work_time(backlog.minutes)
+    if backlog.last_review_date is not None:
+        return f"{work} when you last reviewed"
     if backlog.days is None or backlog.days < 2:
         return f"takes {work}"
     return f"takes {work}, or {backlog.days} days at your usual pace"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -40,7 +41,7 @@ _COVERAGE = (
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
-_RETENTION_DROP_ORDERS = {0.80: 4, 0.95: 3}  # without room, the extreme ones go first
+_RETENTION_DROP_ORDERS = {0.80: 4, 0.95: 2}  # without room, the extreme ones go first
 _NEAR_SHOWN = 0.01  # a retention nearer than this to one with a bar needs no bar of its own
 _MIN_CURVE_POINTS = 4  # fewest retentions of a curve of minutes
 _MAX_LISTED_RETENTIONS = 3  # most retentions that a sentence lists one by one
@@ -54,6 +55,7 @@ _MIN_RECALL_APART = 0.03  # difference in recall that a learner would wonder abo
 _MIN_RECALL_ABOVE_ASKED = 0.05  # recall above the retention asked for that needs an explanation
 _MIN_SHARE_DUE = 1 / 3  # of the reviews; fewer on dates that are set already explain nothing
 _MIN_SHARE_OVERDUE = 0.1  # of cards, or of reviews; fewer overdue ones explain nothing
+_MIN_WITHOUT_DECIMAL = 9.95  # reviews or minutes a day; fewer have a decimal
 
 
 def _cost_sentences(finding: Finding) -> tuple[str, ...]:
@@ -283,16 +285,21 @@ def _describe_past_recall(workload: Workload) -> Iterator[str]:
 
 def _describe_overdue_recall(workload: Workload) -> Iterator[str]:
     """Say why less is remembered than is asked for, if overdue cards explain it."""
-    position = workload.at(workload.desired)
-    recalled, reviews = workload.figures[position, [RECALLED, REVIEWS]]
-    all_reviews = reviews * workload.question.days
-    if not workload.desired - recalled >= _MIN_RECALL_APART:  # nan: no reviews
-        return
-    if workload.overdue.cards >= _MIN_SHARE_OVERDUE * all_reviews:
+    if _lowers_recall(workload):
         yield (
             f"{workload.overdue.cards:,} cards are overdue. You have forgotten more of these, so "
             "you remember less than you ask for."
         )
+
+
+def _lowers_recall(workload: Workload) -> bool:
+    """Return True if less is remembered than is asked for, and overdue cards explain it."""
+    position = workload.at(workload.desired)
+    recalled, reviews = workload.figures[position, [RECALLED, REVIEWS]]
+    all_reviews = reviews * workload.question.days
+    if not workload.desired - recalled >= _MIN_RECALL_APART:  # nan: no reviews
+        return False
+    return bool(workload.overdue.cards >= _MIN_SHARE_OVERDUE * all_reviews)
 
 
 def _has_fewer_new_cards(workload: Workload) -> bool:
@@ -305,15 +312,28 @@ def _has_fewer_new_cards(workload: Workload) -> bool:
 
 def _describe_dates_set(workload: Workload) -> Iterator[str]:
     """Say why far more is remembered than the lowest retention asks for, if dates explain it."""
-    recalled, reviews = workload.figures[0, [RECALLED, REVIEWS]]
-    all_reviews = reviews * workload.question.days
-    if not recalled - workload.retentions[0] >= _MIN_RECALL_ABOVE_ASKED:  # nan: no reviews
-        return
-    if workload.cards_due >= _MIN_SHARE_DUE * all_reviews:
+    if _raise_recall(workload):
         yield (
             "Many of the coming reviews fall on dates that Anki has already set, so you remember "
             "more of them than you ask for."
         )
+
+
+def _raise_recall(workload: Workload) -> bool:
+    """Return True if more is remembered than the lowest retention asks for, as dates are set."""
+    recalled, reviews = workload.figures[0, [RECALLED, REVIEWS]]
+    all_reviews = reviews * workload.question.days
+    if not recalled - workload.retentions[0] >= _MIN_RECALL_ABOVE_ASKED:  # nan: no reviews
+        return False
+    return bool(workload.cards_due >= _MIN_SHARE_DUE * all_reviews)
+
+
+def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
+    """Say in one line of the pane why what is remembered differs from what is asked for."""
+    if _raise_recall(workload):
+        yield "Dates already set raise what you remember."
+    if _lowers_recall(workload):
+        yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
 
 
 def _explain_change(workload: Workload) -> str:
@@ -590,15 +610,14 @@ def render_minutes(
         longest = max(longest, float(workload.current_band[1][MINUTES]))
     columns = ("remembered", "minutes a day")
     equal = _find_equal_share(workload)
+    format_minutes = _choose_minutes_format(workload, shown, equal)
     bars: list[tuple[float, Bar]] = []  # each with its retention
     for index in shown:
         retention = workload.retentions[index]
         is_desired = _is_desired_now(workload, retention)
-        figure = _format_figure(MINUTES, float(minutes[index]))
-        low_text = _format_figure(MINUTES, float(low[index]))
-        high_text = _format_figure(MINUTES, float(high[index]))
-        if low_text != high_text:
-            figure += f" ({low_text}-{high_text})"
+        figure = _format_range(
+            MINUTES, float(minutes[index]), float(low[index]), float(high[index]), format_minutes
+        )
         label = say.format_share(retention)
         if is_desired:
             label += " (yours)"
@@ -612,15 +631,16 @@ def render_minutes(
             drop_order=_RETENTION_DROP_ORDERS.get(retention, 0) if not is_desired else 0,
         )
         bars.append((retention, bar))
-    bars += _make_bar_of_equal_memory(workload, longest, shown)
+    bars += _make_bar_of_equal_memory(workload, longest, shown, format_minutes)
     items: list[PaneItem] = [Heading("asked for", columns)]
     items += [bar for _, bar in sorted(bars, key=lambda pair: pair[0])]
     if current is not None:
+        low_now, high_now = (bound[MINUTES] for bound in workload.current_band)
         bar = Bar(
             _name_current(workload),
             (
                 say.format_share(current[RECALLED]),
-                _format_current(workload, MINUTES).replace(" to ", "-"),
+                _format_range(MINUTES, current[MINUTES], low_now, high_now, format_minutes),
             ),
             share=current[MINUTES] / longest,
             range_end=float(workload.current_band[1][MINUTES]) / longest,
@@ -628,8 +648,8 @@ def render_minutes(
             drop_order=1,
         )
         items.append(bar)
-    for sentence in (*_describe_dates_set(workload), *_describe_overdue_recall(workload)):
-        items.append(PaneLine(sentence, drop_order=5))
+    for sentence in _explain_recall_briefly(workload):
+        items.append(PaneLine(sentence, drop_order=3))
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
@@ -668,8 +688,24 @@ def render_minutes(
     return summary, (summary, *known, *items)
 
 
+def _choose_minutes_format(
+    workload: Workload, shown: Sequence[int], equal: EqualMemory | None
+) -> Callable[[float], str]:
+    """Return how the rows show minutes: with a decimal if two retentions would look the same."""
+    minutes = {float(workload.retentions[k]): float(workload.figures[k, MINUTES]) for k in shown}
+    if equal is not None and not any(_shows_equal_memory(workload, k, equal) for k in shown):
+        minutes[equal.retention] = equal.minutes
+    texts = [_format_figure(MINUTES, value) for value in minutes.values()]
+    if len(set(texts)) == len(texts):
+        return partial(_format_figure, MINUTES)
+    return "{:,.1f}".format
+
+
 def _make_bar_of_equal_memory(
-    workload: Workload, longest: float, shown: Sequence[int]
+    workload: Workload,
+    longest: float,
+    shown: Sequence[int],
+    format_minutes: Callable[[float], str],
 ) -> Iterator[tuple[float, Bar]]:
     """Yield the retention that the summary is about with its bar, unless a bar shows it already.
 
@@ -686,7 +722,7 @@ def _make_bar_of_equal_memory(
         retention = say.format_percent(equal.retention)  # 90.4 %, beside 90 %
     bar = Bar(
         f"{retention} ({_name_equal(workload)})",
-        (say.format_share(comparison.recalled), _format_figure(MINUTES, equal.minutes)),
+        (say.format_share(comparison.recalled), format_minutes(equal.minutes)),
         share=min(equal.minutes / longest, 1.0),
         drop_order=2,
     )
@@ -939,9 +975,20 @@ def _format_of_sm2(workload: Workload, figure: int) -> str:
     return text.replace("-", " to ")
 
 
-def _format_range(figure: int, estimate: float, low: float, high: float) -> str:
-    """Format an estimate and its range: "61 (55-70)", "90 % (87-92)"."""
-    text, low_text, high_text = (_format_figure(figure, value) for value in (estimate, low, high))
+def _format_range(
+    figure: int,
+    estimate: float,
+    low: float,
+    high: float,
+    format_estimate: Callable[[float], str] | None = None,
+) -> str:
+    """Format an estimate and its range: "61 (55-70)", "90 % (87-92)".
+
+    `format_estimate` formats the estimate if that is to have other digits than the range.
+    """
+    format_bound = partial(_format_figure, figure)
+    text = (format_estimate or format_bound)(estimate)
+    low_text, high_text = format_bound(low), format_bound(high)
     if low_text == high_text:
         return text
     return f"{text} ({low_text.removesuffix(' %')}-{high_text.removesuffix(' %')})"
@@ -961,7 +1008,7 @@ def _format_figure(figure: int, value: float) -> str:
         return "?"
     if figure == RECALLED:
         return say.format_share(value)
-    has_decimal = figure in (REVIEWS, MINUTES) and value < 9.95
+    has_decimal = figure in (REVIEWS, MINUTES) and value < _MIN_WITHOUT_DECIMAL
     return f"{value:,.1f}" if has_decimal else f"{value:,.0f}"
 
 

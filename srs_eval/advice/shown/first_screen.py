@@ -184,10 +184,10 @@ def _describe_excluded(excluded: f.ExcludedCards) -> str:
     )
 
 
-def _no_presets_sentence(excluded: f.ExcludedCards) -> str:
+def _explain_no_cards(excluded: f.ExcludedCards, consequence: str) -> str:
     """Say why nothing can be said of the cards that are still in use, if there are any."""
     if not excluded.in_use:
-        return "No card is in use."
+        return f"No card is in use, so {consequence}."
     return f"Too few reviews of the {format_count(excluded.in_use, 'card')} still in use."
 
 
@@ -246,7 +246,7 @@ def _cost_pane(so_far: _AnswersSoFar) -> Pane:
 
 def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
     if so_far.excluded_cards is not None:
-        return _no_presets_sentence(so_far.excluded_cards)
+        return _explain_no_cards(so_far.excluded_cards, "no reviews will come")
     if so_far.rows != "anki":
         return "Only an Anki collection can answer this."
     finding = next((finding for finding, _ in so_far.with_evidence(TooFewForCosts)), None)
@@ -278,7 +278,7 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         if _is_unanswered(so_far, "split"):
             reason = _TOO_FEW_REVIEWS
         elif so_far.excluded_cards is not None:
-            reason = _no_presets_sentence(so_far.excluded_cards)
+            reason = _explain_no_cards(so_far.excluded_cards, "there are no presets to compare")
         else:
             reason = "This file names no presets."
         return _make_pane(4, [PaneLine(reason, "not yet")], *questions)

@@ -490,6 +490,12 @@ def _explain_check(check: f.Check) -> list[str]:
         case "gap" if check.last_review_date is not None:
             last_day = _format_day(check.last_review_date)
             return [f"All these answers are about the time up to {last_day}."]
+        case "gap":
+            return [
+                "FSRS takes into account how long a card really waited, so a break calls for no "
+                "change of settings. Learn no new cards in the week before the next one, and fewer "
+                "reviews will wait for you."
+            ]
         case "again" | "hard" | "easy":
             return [_explain_button(check)]
     return []

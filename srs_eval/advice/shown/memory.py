@@ -547,7 +547,7 @@ def _describe_recall(groups: Mapping[str, f.RecallGroup]) -> str:
         return f"You remember {recalled}"
     lately = say.format_share(latest.recalled.estimate)
     if lately == recalled:
-        return f"You remember {recalled} (also in your most recent 90 days)"
+        return f"You remember {recalled} (the same in your most recent 90 days)"
     return f"You remember {recalled} ({lately} in your most recent 90 days)"
 
 

@@ -132,8 +132,8 @@ def _fit_sentence(finding: f.Finding) -> str:
 def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     """Return how FSRS does beside SM-2 or another program's scheduler; None if that is unknown.
 
-    Example: "Optimized FSRS predicts you 12 % better than the old SM-2". While FSRS is off in
-    Anki, the first pane says it.
+    Example: "Optimized FSRS predicts your answers 12 % better than the old SM-2". While FSRS is off
+    in Anki, the first pane says it.
     """
     fit = f.get_evidence(finding, f.Fit)
     if fit.fsrs_is_off:
@@ -145,17 +145,20 @@ def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     percent = f"{abs(100 * rival.saved.estimate):.0f} %"
     match rival.verdict:
         case "better":
-            text = f"Optimized FSRS predicts you {percent} better than {name}"
+            text = f"Optimized FSRS predicts your answers {percent} better than {name}"
             return PaneLine(text, "fine", MARKS["fine"])
         case "as good":
-            text = f"Optimized FSRS predicts you as well as {name}"
+            text = f"Optimized FSRS predicts your answers as well as {name}"
             return PaneLine(text, "fine", MARKS["fine"])
         case "worse":
-            text = f"{say.capitalize(name)} would predict you better than FSRS"
+            text = f"{say.capitalize(name)} would predict your answers better than FSRS"
             return PaneLine(text, "look", MARKS["look"])
         case "can't tell yet" if fit.current_scheduler is not None:
             word = "better" if rival.saved.estimate > 0 else "worse"
-            text = f"Optimized FSRS predicts you {percent} {word} than {name}, but that may be luck"
+            text = (
+                f"Optimized FSRS predicts your answers {percent} {word} than {name}, which may be "
+                "luck"
+            )
             return PaneLine(text, "not yet", MARKS["not yet"])
     return None
 
