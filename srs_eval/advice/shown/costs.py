@@ -648,12 +648,14 @@ def render_minutes(
             drop_order=1,
         )
         items.append(bar)
-    for sentence in _explain_recall_briefly(workload):
-        items.append(PaneLine(sentence, drop_order=3))
-    if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
+    has_recent_minutes = workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN
+    if has_recent_minutes:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
         items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=2))
+    for sentence in _explain_recall_briefly(workload):
+        items.append(PaneLine(sentence, drop_order=3))
+    if has_recent_minutes:
         reason = _explain_change(workload)
         if reason:
             items.append(PaneLine(reason, drop_order=6))
