@@ -164,7 +164,7 @@ def test_a_second_run_does_only_what_failed(
     before = (out / "timing" / "AVG.jsonl").read_bytes()
     again = run_without_workers(dataset, out)
     assert again.returncode == 1
-    assert "6 units to evaluate (78 are there, 6 failed before" in again.stderr
+    assert "6 units to evaluate (78 are already done, 6 failed before" in again.stderr
     assert read_outcomes(out) == read_outcomes(undisturbed)
     assert (out / "timing" / "AVG.jsonl").read_bytes() == before
     nothing = run_without_workers(dataset, out, "--users", "1-20")
@@ -935,7 +935,7 @@ def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path)
     assert read_outcomes(out) == before
     done = batch("--redo", "mine", value="0.7")
     assert done.returncode == 0, done.stderr
-    assert "2 units to evaluate (4 are there)" in done.stderr
+    assert "2 units to evaluate (4 are already done)" in done.stderr
     after = read_outcomes(out)
     assert after.pop("result/Mine.jsonl") != before.pop("result/Mine.jsonl")
     assert after == before
@@ -950,7 +950,7 @@ def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Pa
     merged = run_without_workers(
         dataset, tmp_path / "all", "--merge", str(tmp_path / "a"), "--merge", str(tmp_path / "b")
     )
-    assert "6 units to evaluate (78 are there" in merged.stderr
+    assert "6 units to evaluate (78 are already done" in merged.stderr
     assert read_outcomes(tmp_path / "all") == read_outcomes(undisturbed)
 
 
@@ -1002,7 +1002,7 @@ def test_batch_skips_users_that_verify_rejects_with_its_reason(odd: Path, tmp_pa
         skipped = read_lines(tmp_path / "skipped" / f"{name}.jsonl")
         reasons = {user: line["reason"] for user, line in skipped.items()}
         assert reasons == {
-            user: f"what it holds cannot be true: {'; '.join(stated)}"
+            user: f"its content is impossible: {'; '.join(stated)}"
             for user, stated in rejected.items()
         }
         assert not (tmp_path / "failed" / f"{name}.jsonl").exists()
@@ -1073,7 +1073,7 @@ def test_plan_announces_compilation(
         seconds = sum(all_models()[name].cost.seconds_to_compile for name in COMPILED)
     assert plan.compile_seconds == seconds
     assert plan.expected_seconds > seconds
-    assert ("kernels are compiled first, once" in message) is not is_compiled
+    assert ("to compile kernels (first run only)" in message) is not is_compiled
     assert " with 1 job" in message
     assert "1 jobs" not in message
     BatchProgress().show(replace(plan, jobs=0))  # workers of a cluster that are to come

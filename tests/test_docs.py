@@ -138,8 +138,8 @@ def test_example_models_work_as_files_of_ones_own(
     for name, content, words in (
         ("a.py", "MODELS = 1 / 0", "ZeroDivisionError"),
         ("b.py", "x = 3", "has no models in MODELS"),
-        ("c.py", plain.replace("LAST-REVIEW", "FSRS-6"), "FSRS-6 means FSRS-6 already"),
-        ("e.py", plain.replace("LAST-REVIEW", "fast"), "fast means the group fast already"),
+        ("c.py", plain.replace("LAST-REVIEW", "FSRS-6"), "FSRS-6 already means FSRS-6"),
+        ("e.py", plain.replace("LAST-REVIEW", "fast"), "fast already means the group fast"),
         ("f.py", plain.replace("LAST-REVIEW", "../x"), "not a name for a model"),
         ("g.py", plain + "MODELS += MODELS", "two models called LAST-REVIEW"),
         ("h.py", "MODELS = ()", "no models"),

@@ -98,7 +98,7 @@ def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
     """Check this on every file system, as Windows and macOS need it."""
     collection = tmp_path / "Collection.anki2"
     collection.touch()
-    with pytest.raises(InputError, match="is read, and is not overwritten"):
+    with pytest.raises(InputError, match="is an input, and is not overwritten"):
         outputs._refuse_input(tmp_path / "collection.ANKI2", [collection], "file")
 
 

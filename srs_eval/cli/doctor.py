@@ -61,7 +61,7 @@ def _collect_facts() -> Iterator[str]:
         f"{name} {value}" for name, value in versions.items() if name not in shown_above
     )
     missing = [name for name in EXTRAS if not is_installed(name)]
-    yield f"Without: {', '.join(missing) or 'nothing'}"
+    yield f"Not installed: {', '.join(missing) or 'nothing'}"
     yield f"Processor cores: {count_cores()}"
     for label, folder in (("Cache", cache_dir()), ("Settings", config_dir())):
         yield f"{label}: {_anonymize(str(folder))}, {_describe_folder(folder)}"
@@ -75,7 +75,7 @@ def _collect_facts() -> Iterator[str]:
 
 def _describe_folder(folder: Path) -> str:
     if not folder.is_dir():
-        return "not there yet"
+        return "does not exist yet"
     return "can be written" if os.access(folder, os.W_OK) else "cannot be written"
 
 
@@ -115,7 +115,9 @@ def _try_compiling() -> tuple[bool, str]:
             encoding="utf-8",
         )
     if process.returncode:
-        return True, _anonymize(process.stderr.strip() or f"it ended with {process.returncode}")
+        return True, _anonymize(
+            process.stderr.strip() or f"it ended with exit code {process.returncode}"
+        )
     (loss,) = (
         result["metrics"]["LogLoss"]
         for result in json.loads(process.stdout)["results"]

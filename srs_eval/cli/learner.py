@@ -477,7 +477,7 @@ def compare(
 ) -> int:
     """Recommend what to do with each preset, and say how certain that is.
 
-    --question answers one question with its evidence; --details shows the evidence of them all.
+    --question answers one question with its evidence; --details shows the evidence for all of them.
     """
     from srs_eval.advice import questions
     from srs_eval.advice.candidates import (
@@ -620,7 +620,7 @@ def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughD
     reason = explain_too_few(log, error)
     if reason != str(error) or find_preset_faults(log):
         return NotEnoughData(f"{reason} (`srs-eval inspect` shows which reviews are used)")
-    reason = f"{reason} among those that Anki's optimizer takes"
+    reason = f"{reason} among those that Anki's optimizer uses"
     return NotEnoughData(add_required_amount(log, reason))
 
 
@@ -808,7 +808,7 @@ def _evaluate_with_progress(
         refuse_anki_rows(flags)
     if flags.protocol.partitions != "none" and not log.has_decks:
         raise InputError(
-            f"{log.import_summary.path} says nothing about decks: "
+            f"{log.import_summary.path} contains no decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
     configurations = add_external_configurations(configurations, log, flags.protocol)

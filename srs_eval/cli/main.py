@@ -340,7 +340,7 @@ Usage: srs-eval models check NAME|FILE... [--features FILE]
 Check models for leaks, wrong gradients and invalid predictions.
 
 NAME is a model of srs-eval, FILE is a file with your own models. Each model is trained on
-simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake a
+simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake, a
 sentence says what is wrong and where to look. The command looks for
 
   - predictions that change with their own outcome or answer time, or with later reviews: with
@@ -350,7 +350,7 @@ sentence says what is wrong and where to look. The command looks for
   - wrong or missing gradients, and training that ends too early;
   - hyperparameters that change nothing;
   - NaN, and probabilities of 0, 1 or beyond;
-  - figures that differ in another order, a second time or in another process;
+  - figures that change with the order of reviews, in a second run or in another process;
   - errors with few reviews, or if all answers are correct or all are wrong;
   - changes to the arrays that a model is given.
 
@@ -360,7 +360,7 @@ Options:
 Exit codes: 0 nothing wrong was found, 1 something wrong was found, 2 the name or file cannot
 be used.
 
-A model of two parameters takes a few seconds, a network a minute.
+A model with two parameters takes a few seconds, a network a minute.
 docs/adding-a-model.md says more: what a model may read, and how to write one.
 """
 
@@ -525,7 +525,7 @@ def config(init: options.ConfigInit = False) -> int:
         write_commented_config(path)
         show(f'"{path}" was written. Remove the # before a setting to change it.')
         return SUCCESS
-    note = "" if path.exists() else ", which is not there: these are the defaults"
+    note = "" if path.exists() else ", which does not exist: these are the defaults"
     settings = load_config(path)
     if settings.theme is not None:
         from srs_eval.tui.screens.themes import check_theme

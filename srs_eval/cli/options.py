@@ -26,7 +26,7 @@ ResultFolders = Annotated[
 MergeOut = Annotated[Path, typer.Option("--out", help="Write the merged results to this folder.")]
 TakeWhatIsWhole = Annotated[
     bool,
-    typer.Option("--take-what-is-whole", help="Leave out damaged lines of journals and go on."),
+    typer.Option("--take-what-is-whole", help="Skip damaged lines of journals."),
 ]
 DatasetFolder = Annotated[
     str,
@@ -109,7 +109,7 @@ Dataset = Annotated[
 
 ConfigInit = Annotated[
     bool,
-    typer.Option("--init", help="Write a file of settings in which each setting is explained."),
+    typer.Option("--init", help="Write a settings file that explains each setting."),
 ]
 
 # --- which reviews count ------------------------------------------------------------
@@ -171,7 +171,7 @@ Users = Annotated[
         "--users",
         rich_help_panel=_WHICH_REVIEWS,
         metavar="1-1000,1005",
-        help="Use only these users: ids and ranges. Without it, all are used.",
+        help="Use only these users: ids and ranges. By default, all are used.",
     ),
 ]
 MaxUserId = Annotated[
@@ -521,7 +521,7 @@ Label = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
         help=(
-            "End the names of configurations with NAME: FSRS-6-NAME. Without it, they end "
+            "End the names of configurations with NAME: FSRS-6-NAME. By default, they end "
             "with the settings that differ from the defaults: FSRS-6-gamma-0.5."
         ),
     ),
@@ -541,7 +541,7 @@ Jobs = Annotated[
         "--jobs",
         rich_help_panel=_HOW_IT_RUNS,
         min=0,
-        help="Use this many worker processes. Without it, one for each core.",
+        help="Use this many worker processes. By default, one for each core.",
     ),
 ]
 Reference = Annotated[
@@ -565,7 +565,7 @@ Equivalence = Annotated[
     typer.Option(
         "--equivalence",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Ignore differences in log loss up to this size. Without it, config.toml decides.",
+        help="Ignore differences in log loss up to this size. By default, config.toml decides.",
     ),
 ]
 Engine = Annotated[
@@ -654,8 +654,8 @@ Means = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="common|each",
         help=(
-            "Average over the users that all configurations have (common), or over each one's"
-            " own users (each)."
+            "Average over the users that all configurations have (common), or over each "
+            "configuration's own users (each)."
         ),
     ),
 ]
@@ -696,7 +696,7 @@ Digits = Annotated[
         metavar="N",
         min=0,
         max=12,
-        help="Show this many decimals. Without it, as many as intervals allow, at least three.",
+        help="Show this many decimals. By default, as many as intervals allow, at least three.",
     ),
 ]
 Metric = Annotated[
@@ -812,7 +812,7 @@ HasFsrs7 = Annotated[
         "--fsrs-7/--no-fsrs-7",
         rich_help_panel=_HOW_IT_RUNS,
         help=(
-            "Say that your program can run FSRS-7, which Anki cannot yet. Without it, config.toml "
+            "Say that your program can run FSRS-7, which Anki cannot yet. By default, config.toml "
             "decides. Forks of Anki that can are recognised."
         ),
     ),
@@ -823,7 +823,7 @@ Retention = Annotated[
         "--retention",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="0.8,0.85,0.9",
-        help=("Simulate these desired retentions, 0.5 to 0.995. Without it, 0.70, 0.71 ... 0.99."),
+        help=("Simulate these desired retentions, 0.5 to 0.995. By default, 0.70, 0.71 ... 0.99."),
     ),
 ]
 ScheduledRetention = Annotated[
@@ -832,7 +832,7 @@ ScheduledRetention = Annotated[
         "--retention",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="0.7,0.9,0.97",
-        help="Schedule for these desired retentions. Without it, 0.7, 0.9 and 0.97.",
+        help="Schedule for these desired retentions. By default, 0.7, 0.9 and 0.97.",
     ),
 ]
 Histories = Annotated[
@@ -853,7 +853,7 @@ New = Annotated[
     typer.Option(
         "--new",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Add this many new cards a day. Without it, as many as you have added lately.",
+        help="Add this many new cards a day. By default, as many as you have added lately.",
     ),
 ]
 After = Annotated[

@@ -426,7 +426,7 @@ def pretrain(
 ) -> int:
     """Train a model on many users together, and write its weights to `out`.
 
-    Raises InputError, too if a seed is given to a model that does not declare SEED.
+    Raises InputError also if a seed is given to a model that does not declare SEED.
     """
     from srs_eval.benchmark.plan import survey_dataset
     from srs_eval.data.datasets import open_dataset

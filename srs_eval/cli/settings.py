@@ -76,7 +76,7 @@ class ProtocolFlags:
         flags = self if is_tuned else replace(self, ledger=None)
         configurations = flags.resolve(name)
         if len(configurations) != 1:
-            raise InputError(f'--reference takes one model; "{name}" is {len(configurations)}.')
+            raise InputError(f'--reference takes one model; "{name}" means {len(configurations)}.')
         return configurations[0]
 
     def with_ledger(self, path: Path | None, models: str) -> ProtocolFlags:

@@ -23,7 +23,7 @@ NAMES = "a list of names"
 
 def argument_error(name: str, expected: str, value: object) -> InputError:
     """Return the error for an argument that is not what is `expected`."""
-    return InputError(f"{name} is {expected}, not {describe_value(value)}.")
+    return InputError(f"{name} must be {expected}, not {describe_value(value)}.")
 
 
 def describe_value(value: object) -> str:

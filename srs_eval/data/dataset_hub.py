@@ -191,7 +191,9 @@ def _check_space(folder: Path, files: Sequence[_HubFile]) -> None:
         free = shutil.disk_usage(folder).free
         writable = os.access(folder, os.W_OK)
     except OSError as error:
-        raise InputError(f'"{folder}" cannot be made ({error.strerror}): name another.') from None
+        raise InputError(
+            f'"{folder}" cannot be created ({error.strerror}): name another.'
+        ) from None
     if not writable:
         raise InputError(f'"{folder}" cannot be written to: name another folder.')
     missing_bytes = 0
@@ -236,8 +238,9 @@ def _fetch_file(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFi
     with suppress(OSError):
         path.unlink()
     raise InputError(
-        f"{file.path} of {repo} arrived twice with a wrong hash and is deleted again: the same "
-        "command tries anew; if that does not help, something on the way changes files."
+        f"{file.path} of {repo} arrived twice with a wrong hash and was deleted: run the same "
+        "command to try again; if that does not help, something between you and the hub changes "
+        "files."
     )
 
 
@@ -286,7 +289,7 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
     error_number = getattr(error, "errno", None)
     if isinstance(error, OSError) and error_number is not None:
         return InputError(
-            f"{os.strerror(error_number)} while downloading {repo}: mend that, then {advice}."
+            f"{os.strerror(error_number)} while downloading {repo}: fix that, then {advice}."
         )
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module.startswith(("httpx", "httpcore", "huggingface_hub")):
@@ -378,7 +381,7 @@ def _check_user(dataset: Dataset, user: int) -> _UserCheck:
             if expected is not None:
                 hashed_files += 1
                 if _compute_digest(file, reference=expected) != expected:
-                    problems.append(f"{file}: its content is not the hub's")
+                    problems.append(f"{file}: its content differs from the hub's")
     if not problems:
         try:
             log = dataset.load(user)
@@ -399,7 +402,7 @@ def load_plausible(dataset: Dataset, user: int) -> ReviewLog:
     assert log.rows is not None
     problems = _find_impossible_values(log.rows) if len(log.rows) else []
     if problems:
-        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(problems)}")
+        raise NotEnoughData(f"its content is impossible: {'; '.join(problems)}")
     return log
 
 
@@ -427,7 +430,7 @@ def _find_impossible_values(rows: Rows) -> list[str]:
                 f"(row {first_row + 1}: {values[first_row]})"
             )
     if (np.diff(rows.day_offset) < 0).any():
-        problems.append("its days go back: the rows are not in order of review")
+        problems.append("its days run backwards: the rows are not in the order of the reviews")
     return problems
 
 

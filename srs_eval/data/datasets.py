@@ -245,8 +245,8 @@ def _refuse_not_downloaded(path: Path, requested: str) -> None:
     target = dataset.name if requested == dataset.name else f'"{printable(requested)}"'
     command = f"srs-eval dataset download {target}"
     raise InputError(
-        f"{dataset.name} is not on this computer. `{command}` fetches it ({dataset.size}; with "
-        "--users 1-100 a part of it) when you have accepted its licence on "
+        f"{dataset.name} is not on this computer. `{command}` downloads it ({dataset.size}; "
+        "with --users 1-100, only a part) after you have accepted its licence on "
         f"{hub_url(dataset.repo)}, which {LICENCE_TERMS}. To try without it, make a data set of "
         f'the simulated learner: `srs-eval dataset make "{DEMO_FILE}" --out demo`, then `srs-eval '
         "batch --dataset demo`."
@@ -322,8 +322,8 @@ def _read_file_columns(path: Path, columns: tuple[str, ...]) -> list[IntArray]:
             return [_to_integers(table.column(column)) for column in columns]
         except MemoryError as error:
             raise InputError(
-                f"{name} needs more memory than is free, or is damaged; fewer --jobs leave more "
-                "for each."
+                f"{name} needs more memory than is free, or is damaged; with fewer --jobs, each "
+                "has more memory."
             ) from error
         except (pyarrow.ArrowException, ValueError, OSError) as error:
             raise _damaged_file_error(path, error) from error
@@ -399,7 +399,7 @@ def _to_integers(column: pyarrow.ChunkedArray) -> IntArray:
 
 def _missing_table_note(table: str) -> str:
     return (
-        f"There is no table of {table} for this user: what rests on decks (SM2, Ebisu, "
+        f"There is no table of {table} for this user: everything that needs decks (SM2, Ebisu, "
         "--partitions) is skipped."
     )
 

@@ -67,7 +67,7 @@ def check_outputs(
     for first, second in combinations(files, 2):
         if not _is_stream(first) and _is_same_file(first, second):
             raise InputError(
-                f'"{first}" and "{second}" are one file: name another for one of them.'
+                f'"{first}" and "{second}" are the same file: name another for one of them.'
             )
     for extension, folder in folders:
         if folder.exists() and not folder.is_dir():
@@ -80,7 +80,7 @@ def check_outputs(
         for path in files:
             if any(_is_same_file(path, ancestor) for ancestor in ancestors):
                 raise InputError(
-                    f'"{path}" is to be a file, so the folder "{folder}" cannot be made: '
+                    f'"{path}" will be a file, so the folder "{folder}" cannot be created: '
                     "name another for one of them."
                 )
             if _has_extension(path, extension) and _is_same_file(path.parent, folder):
@@ -169,7 +169,7 @@ def _refuse_foreign_file(path: Path, kind: str, target: Path | None = None) -> N
     replaced = target or path
     if os.path.lexists(replaced) and not is_written_by_srs_eval(replaced):
         raise InputError(
-            f'"{path}" is not known as a file that srs-eval wrote, and is not overwritten: '
+            f'"{path}" is not recognised as srs-eval\'s own file, and is not overwritten: '
             f"name another {kind}."
         )
 
@@ -186,10 +186,10 @@ def _refuse_input(path: Path, inputs: Iterable[Path], kind: str) -> None:
     for input_path in inputs:
         source = input_path.expanduser()
         if _is_inside(path, source):
-            raise InputError(f'"{path}" lies in what is read: name a {kind} elsewhere.')
+            raise InputError(f'"{path}" is inside an input folder: name a {kind} elsewhere.')
         journals = (Path(f"{_resolve(source)}{suffix}") for suffix in _SQLITE_JOURNAL_SUFFIXES)
         if any(_is_same_file(path, read_file) for read_file in (source, *journals)):
-            raise InputError(f'"{path}" is read, and is not overwritten: name another {kind}.')
+            raise InputError(f'"{path}" is an input, and is not overwritten: name another {kind}.')
 
 
 def _is_stream(path: Path) -> bool:

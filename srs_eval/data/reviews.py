@@ -290,9 +290,9 @@ def describe_card_rules(count: int) -> str:
     """Return a sentence about the `ReviewLog.card_rule_count` rules, at least one."""
     subject = "1 rule of an add-on gives" if count == 1 else f"{count:,} rules of an add-on give"
     return (
-        f"{subject} single cards other FSRS parameters (fsrsPresetOverlay). Which cards these are "
-        "depends on searches in the text of cards, which srs-eval does not read: here every card "
-        "has the parameters of its deck's preset."
+        f"{subject} individual cards other FSRS parameters (fsrsPresetOverlay). Which cards these "
+        "are depends on searches in the text of cards, which srs-eval does not read: here every "
+        "card has the parameters of its deck's preset."
     )
 
 

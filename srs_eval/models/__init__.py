@@ -287,11 +287,12 @@ def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
     ]
     for text in texts:
         if not isinstance(text, str):
-            return f"{text!r} stands where a model has a text, such as its name"
+            return f"{text!r} is not a text, but a model's name, source and so on must be texts"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
-        return f"{model.name!r} is not a name for a model: use letters, digits and . % + _ - [ ]"
+        return f"{model.name!r} is not a valid model name: use letters, digits and . % + _ - [ ]"
     if model.family not in get_args(Family):
-        return f"{model.name} has the family {model.family!r}, which is none of the groups"
+        families = ", ".join(get_args(Family))
+        return f"{model.name} has the family {model.family!r}, which is none of {families}"
     if model.needs and model.needs not in EXTRAS:
         return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
     if model.name in earlier_names:
@@ -299,7 +300,7 @@ def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
     from srs_eval.models.configurations import find_meaning
 
     meaning = find_meaning(model.name)
-    return f"{model.name} means {meaning} already; give it another name" if meaning else ""
+    return f"{model.name} already means {meaning}; give it another name" if meaning else ""
 
 
 @cache

@@ -1,11 +1,11 @@
-"""ACT-R's declarative memory with the spacing effect (Pavlik and Anderson, 2005), of one card.
+"""ACT-R's declarative memory with the spacing effect (Pavlik and Anderson, 2005), for one card.
 
     m_n = ln( sum over k < n of max(1, 86400 h (t_n - t_k))^(-d_k) )
     d_k = c e^(m_k) + a,  m_1 = -infinity
     p   = 1 / (1 + e^((tau - m_n) / s))
 
-with t_k the time of the card's k-th review in days, h the scale of time between sessions, in which
-less interferes with memory, and w = (a, c, s, tau, h). Grades are not used.
+with t_k the time of the card's k-th review in days, h the scale of time between sessions,
+during which less interferes with memory, and w = (a, c, s, tau, h). Grades are not used.
 
 Practice and forgetting effects on vocabulary memory: an activation-based model of the
 spacing effect (Cognitive Science 29, 2005), equations 1, 5 and 6. Start, limits and

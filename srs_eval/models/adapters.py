@@ -330,7 +330,9 @@ def _load_state(network: Any, weights: Mapping[str, NDArray[Any]]) -> None:
     try:
         network.load_state_dict({key: torch.tensor(values) for key, values in weights.items()})
     except RuntimeError as error:
-        raise InputError(f"The weights are of another module ({printable(error, 200)}).") from None
+        raise InputError(
+            f"The weights belong to another module ({printable(error, 200)})."
+        ) from None
 
 
 def _train(
@@ -392,7 +394,7 @@ def _train(
 def _make_model(name: str, fit: Any, predict: Any, **about: Any) -> TrainedModel:
     fields: dict[str, Any] = {
         "inputs": "IL, G",
-        "source": "a file of one's own",
+        "source": "a user's own file",
         "cost": Cost(seconds_besides=1.5),
         **about,
     }

@@ -39,7 +39,7 @@ class Suffix:
 SUFFIXES: Mapping[str, Suffix] = {
     "dry-run": Suffix("fit", "default", words="defaults"),
     "pretrain": Suffix("fit", "S0", words="S0 only"),
-    "own": Suffix("fit", "own", words="as your presets hold it"),
+    "own": Suffix("fit", "own", words="as stored in your presets"),
     "sched_penalties": Suffix("sched_penalties", words="sched. penalties"),
     "binary": Suffix("two_buttons", words="two buttons"),
     "short": Suffix("short"),
@@ -260,7 +260,7 @@ class Configuration:
         return self.model.cost.seconds_per_10k * share
 
     def expected_seconds(self, reviews: float) -> float:
-        """Estimate the time on one core for so many reviews, without compiling kernels.
+        """Estimate the time on one core for a number of reviews, without compiling kernels.
 
         The time for importing packages is included.
         """
@@ -463,7 +463,9 @@ def _make_configuration(
         flags["sched_penalties"] = False
     if flags["fit"] == "own":
         if "partitions" in flags_in_name:
-            raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
+            raise InputError(
+                f'"{name}" makes no sense: it uses the parameters of each preset anyway.'
+            )
         flags["partitions"] = "none"  # set again below: the name does not say "preset"
     for flag in (*_ONLY_WITH_SECS, "clock"):
         default = _FLAG_DEFAULTS.get(flag, False)
@@ -476,8 +478,8 @@ def _make_configuration(
     if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
         if "fallback_user" in flags_in_name:
             raise InputError(
-                f'"{name}" makes no sense: nothing is fitted to each preset or deck that could '
-                "fall back."
+                f'"{name}" makes no sense: it fits no parameters to single presets or decks, so '
+                "none of them can fall back."
             )
         flags["fallback_user"] = False
     # The name of a model that is always "short" says so only if its standard configuration does.
@@ -592,8 +594,8 @@ def _parse_name(name: str, shown_name: str) -> tuple[Model, dict[str, Any]]:
     meaning = find_meaning(base) if base != shown_name else ""
     if meaning:
         raise InputError(
-            f'"{shown_name}" is {meaning} trained as the ledger of an audit says: '
-            "give the ledger, too, with --setup LEDGER."
+            f'"{shown_name}" is {meaning}, trained with the hyperparameters in an audit\'s ledger: '
+            "name the ledger with --setup LEDGER."
         )
     raise InputError(f'There is no model "{shown_name}".{_suggest_names(shown_name)}')
 

@@ -3,8 +3,8 @@
 Formulas, defaults and training: srs-benchmark other.py `class FSRS4` (January 2025). A
 state is (s, d): stability in days, difficulty 1-10. Parameters are w[0] ... w[16] as
 there; w[17] is not a parameter but the least stability. Initial stabilities are fitted
-first and then held; the rest is trained on reviews after each card's second, while the
-best epoch is chosen on all reviews.
+first and then held; the rest is trained on the reviews after the second one of
+each card, while the best epoch is chosen on all reviews.
 
 v4.5 (`class FSRS4dot5`) has R(t) = (1 + 19/81 t/s)^-0.5, and a failure never lengthens S. Its
 defaults differ where intervals are fractions of a day, and parameters are rounded to 6 decimals.

@@ -13,7 +13,7 @@ intervals, keeps a card's reviews together in a batch, draws batches in another 
 for eight epochs, keeps the parameters of the last one and puts the initial stabilities in order
 once more. Hard never shortens the stability on the same day there (fsrs-rs pull request 376), but
 may do so in fsrs-optimizer. On the same reviews the parameters agree with Anki's to four decimals.
-Only the effect of more than one relearning step on the bounds of w17 and w18 is not followed.
+Only the effect of more than one relearning step on the bounds of w17 and w18 is not reproduced.
 
 FSRS-6-one-step learns online: one gradient step after each review, in one pass over the past.
 

@@ -109,8 +109,8 @@ def compute_days_until(
     """Compute the days until recall falls to the retention, by bisection in log t.
 
     The curve has no inverse in closed form. The state (s, q, d) has arrays that broadcast against
-    the retention. Where recall never or always is at the retention, the days are MIN_INTERVAL or
-    MAX_INTERVAL.
+    the retention. The days are MIN_INTERVAL where recall is below the retention from the start, and
+    MAX_INTERVAL where it never falls to it.
     """
     shape = np.broadcast(*state, np.asarray(retention)).shape
     low = np.full(shape, math.log(MIN_INTERVAL))
@@ -317,7 +317,7 @@ def predict(
 ) -> FloatArray:
     """Predict recall at the positions `index` with 34 parameters.
 
-    Raises InputError if they are beyond their limits and recall is no probability by them.
+    Raises InputError if they exceed their limits so that recall is no probability.
     `own_parameters.normalize_parameters` limits a user's list.
     """
     p = TRAINABLE.predict(trials, parameters, index, context)
@@ -327,7 +327,7 @@ def predict(
             if not low <= value <= high:
                 raise InputError(
                     "FSRS-7 does not run these FSRS parameters: recall would not be a probability "
-                    f"(for example, w{number} is {value:g} and may be {low:g} to {high:g})."
+                    f"(for example, w{number} is {value:g} but must be from {low:g} to {high:g})."
                 )
     return p
 

@@ -166,7 +166,7 @@ MODELS = (
             if setting.name != "keep"
         ),
         cost=Cost(seconds_per_10k=0.08, seconds_to_compile=4.0),
-        note="Is trained on which button was pressed, too; evaluated is recall.",
+        note="It is also trained on which button was pressed, but only recall is evaluated.",
         extra=True,
     ),
 )

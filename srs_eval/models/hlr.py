@@ -6,7 +6,7 @@
 A trainable spaced repetition model for language learning (ACL 2016); duolingo/
 halflife-regression `experiment.py`. Features, start and training are those of
 srs-benchmark other.py `class HLR` (January 2025); there is no regularisation and no
-limit to h. Where p rounds to 0 or 1 in single precision, an unexpected outcome has a gradient of
+limit on h. Where p rounds to 0 or 1 in single precision, an unexpected outcome has a gradient of
 up to 10^12. That is why fits with very short half-lives wander; the published figures include it.
 """
 

@@ -304,7 +304,7 @@ def predict_at(
 ) -> FloatArray:
     """Predict recall of the trials `index` (k,) at other times: `days` (k,) after the last review.
 
-    What came before the trials stays as it was, and whether they are same-day, too.
+    The history before the trials stays as it was; a same-day trial stays a same-day one.
     """
     _require_seconds(trials)
     x = _features_at(trials, index, days[:, None], trials.elapsed_days[index][:, None])

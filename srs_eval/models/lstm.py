@@ -21,7 +21,7 @@ inputs are normalised with the mean and deviation of the *interval*. `LSTM` does
 Upstream runs every review's whole history as a sequence of its own, padded, all at once.
 But a card's shorter histories are the beginnings of its longest one. So here each card goes through
 the network once, and every review reads the output at its position; cards go in groups, whose
-gradients are added up. Results are the same but for rounding.
+gradients are added up. Results are the same except for rounding.
 """
 
 from __future__ import annotations
@@ -395,7 +395,7 @@ _LSTM = TrainedModel(
     parameters=8869,
     source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
     note="As published: the answer time is normalised with the interval's mean and "
-    "deviation, by mistake; LSTM-fixed mends it.",
+    "deviation, by mistake; LSTM-fixed corrects this.",
     cost=Cost(seconds_per_10k=3.5, seconds_besides=1.7),
     standard=_STANDARD,
     # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.

@@ -1,4 +1,4 @@
-"""NN-17: a network in the outline of SuperMemo's algorithm SM-17.
+"""NN-17: a network shaped like SuperMemo's algorithm SM-17.
 
 SM-17 itself is not public. This imitation has a state of stability s (days) and
 difficulty d, and five networks of one hidden Mish unit where SM-17 has matrices:
@@ -11,7 +11,7 @@ difficulty d, and five networks of one hidden Mish unit where SM-17 has matrices
     s'  = sr (1 + softplus(best_sinc net(1 + e^w8 (6 - 5 d') sr^-w9 e^(-w10 rw),
                                          1 + softplus(sinc net(d', sr, rw)))))
 
-and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36500].
+and predicts rw of (d, s, 0.9^(t/s)). All stabilities are limited to [least, 36500].
 
 Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from

@@ -339,8 +339,8 @@ def describe_own_parameters(
     if seen:
         notes.append(
             f"may have been fitted to {seen:,} of these {format_count(len(preset), 'review')}: "
-            "that is optimistic, by 0.002 to 0.009 of log loss; "
-            "the answers evaluate on younger ones"
+            "the log loss is then too low, by 0.002 to 0.009; "
+            "the answers use only newer reviews"
         )
     return tuple(notes), seen
 
@@ -369,7 +369,7 @@ def predict_with_presets(
     parameters = find_active_parameters(log)
     if (model.name == _FSRS_7) != bool(find_fsrs7_presets(log)):
         other = "FSRS-6" if model.name == _FSRS_7 else _FSRS_7
-        raise NotEnoughData(f"the presets run {other}: take your {other} parameters")
+        raise NotEnoughData(f"the presets run {other}: use your {other} parameters instead")
     index = trials.test_index
     presets = trials.partition[index]
     p = np.empty(len(index))

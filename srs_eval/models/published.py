@@ -38,7 +38,7 @@ def to_upstream_name(name: str, year: NamingYear) -> str:
     - `-default` and `-S0` stand for `-dry-run` and `-pretrain` (but `-binary` stays).
     - `-short` is in every name whose histories hold same-day reviews.
     - `-duration` marks an LSTM that knows answer times.
-    - `-preset` and `-deck` include what is `-fallback_user` here. To fall back to the defaults has
+    - `-preset` and `-deck` include what is `-fallback_user` here. Falling back to the defaults has
       no name there; `-fallback_default` is written for it.
 
     A name that has no model here is returned as it is.

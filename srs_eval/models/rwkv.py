@@ -129,8 +129,8 @@ class RwkvWeights(NamedTuple):
 def find_weights(context: Context | None = None) -> list[RwkvWeights]:
     """Return the weights of --weights, of the environment variable or of the usual places.
 
-    They are ordered as `PUBLIC_WEIGHTS`, after any that are not public. In the usual places of this
-    machine only public files count.
+    They are ordered as `PUBLIC_WEIGHTS`, after any that are not public. In the usual places on this
+    machine, only public files count.
     """
     option = context.weights if context else None
     if is_pretrained_file(option):
@@ -204,7 +204,9 @@ def _choose_weights(log: ReviewLog, context: Context) -> RwkvWeights:
     if not candidates:
         raise NotInstalled(f"RWKV needs {WEIGHTS_HINT}")
     if log.import_summary.path == str(DEMO_FILE) and log.entries is not None:
-        raise NotInstalled("RWKV knows people: on the demo's simulated learner it says nothing")
+        raise NotInstalled(
+            "RWKV was trained on people: it says nothing about the demo's simulated learner"
+        )
     for weights in candidates:
         if (
             log.user is None
@@ -213,7 +215,7 @@ def _choose_weights(log: ReviewLog, context: Context) -> RwkvWeights:
         ):
             return weights
     names = " and ".join(weights.path.name for weights in candidates)
-    raise NotInstalled(f"{names} trained on user {log.user}: take weights that did not")
+    raise NotInstalled(f"{names} trained on user {log.user}: use weights that were not")
 
 
 @cache
@@ -307,14 +309,15 @@ def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     weights_remark = f"weights {weights.path.name}"
     if weights.public_file is None:
         weights_remark += (
-            f", unknown to srs-eval (SHA-256 {weights.sha256[:8]}…): on whom they were trained, too"
+            f" (SHA-256 {weights.sha256[:8]}…), unknown to srs-eval, as are the people they were "
+            "trained on"
         )
     missing_inputs = find_missing_inputs(collect_reviews(log, rows))
     if not missing_inputs:
         return (weights_remark,)
     return (
         weights_remark,
-        f"without {missing_inputs}, which the source does not tell: up to 0.008 worse than with",
+        f"without {missing_inputs}, which the source does not contain: log loss up to 0.008 higher",
     )
 
 
@@ -361,7 +364,7 @@ MODELS = (
         remarks=make_remarks,
         cost=Cost(seconds_per_10k=0.5, seconds_to_compile=2.5, kernels_of="RWKV-Curve"),
         aliases={"RWKV-P": "RWKV-Instant"},
-        note=f"Frozen; needs {WEIGHTS_HINT}. Knows every answer before; a scheduler cannot.",
+        note=f"Frozen; needs {WEIGHTS_HINT}. Knows every earlier answer; a scheduler cannot.",
     ),
     TrainedModel(
         name="RWKV-Curve",
@@ -378,6 +381,6 @@ MODELS = (
         cost=Cost(seconds_per_10k=0.5, seconds_to_compile=2.5),
         aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {WEIGHTS_HINT}. Codes of cards are drawn with seed {CODE_SEED}: "
-        "another one changes log loss by 0.001 or so.",
+        "another seed changes log loss by 0.001 or so.",
     ),
 )

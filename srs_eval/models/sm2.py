@@ -1,6 +1,6 @@
 """Schedulers as models of memory: SM-2 of SuperMemo 2 (1987), and Memrise's fixed intervals.
 
-They schedule and predict nothing. As in srs-benchmark, an interval is assumed
+They schedule, but predict nothing. As in srs-benchmark, an interval is assumed
 to aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 
     R(t) = 0.9^(t / interval)

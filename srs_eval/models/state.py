@@ -17,8 +17,8 @@ u = (1/4, 1/4, 1/2) before the first review (`_mix_predictions`):
     p = sum u_m p_m,  l_m = p_m if y = 1, else 1 - p_m
     u_m <- 0.999 u_m l_m / sum u l + 0.001 u_m0
 
-STATE-1 is the same idea with one number, the running offset o of FSRS-6's logit z: what a richer
-model has to be better than.
+STATE-1 is the same idea with one number, the running offset o of FSRS-6's logit z: a richer
+model has to beat it.
 
     p = sigmoid(z + o),  o <- 0.95 o + 0.5 (y - p),  o_0 = 0
 
@@ -26,11 +26,11 @@ STATE-FSRS-6+7 takes FSRS-7's logit as a feature too, and STATE-FSRS-6+7+RWKV th
 which needs its weights (`rwkv.py`).
 
 These models know all answers before the review that they predict, and so how today is going. A
-scheduler chooses a day long before it comes and cannot know that: they cannot schedule.
+scheduler chooses a day long before it comes and cannot know that, so these models cannot schedule.
 
 A filter's weights drift as a random walk around the prior; their posterior is kept as a normal
 distribution (West, Harrison & Migon, 1985, JASA 80; the prediction's integral as MacKay, 1992,
-Neural Computation 4). A mixture weighs predictors by how likely they have made the outcomes so
+Neural Computation 4). A mixture weighs predictors by how likely each of them made the outcomes so
 far, which costs at most the logarithm of its prior weight against the best of them (Vovk, 1990,
 COLT), and lets a share of the weight start anew each time (Herbster & Warmuth, 1998, Machine
 Learning 32).
@@ -331,7 +331,7 @@ _online_model = partial(
     source="models/state.py (2026): FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
     always_short=True,
     flags=frozenset({"two_buttons"}),
-    note="Knows how today is going, from every answer before; a scheduler cannot.",
+    note="Knows from every earlier answer how today is going; a scheduler cannot.",
 )
 
 MODELS = (
@@ -365,6 +365,7 @@ MODELS = (
         weights=rwkv.compute_weights_digest,
         remarks=rwkv.make_remarks,
         cost=Cost(seconds_per_10k=0.7, seconds_to_compile=3.0, kernels_of="FSRS-7"),
-        note=f"RWKV-Instant's logit, too; needs {rwkv.WEIGHTS_HINT}. A scheduler cannot know it.",
+        note=f"Also uses RWKV-Instant's logit; needs {rwkv.WEIGHTS_HINT}. "
+        "A scheduler cannot know it.",
     ),
 )

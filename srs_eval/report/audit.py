@@ -14,7 +14,7 @@ from srs_eval.stats.tables import Cell, Column, Figure, Table, make_figure, make
 from srs_eval.stats.users import CONFIDENCE, MIN_USERS
 from srs_eval.training.hyperparameters import describe_values
 
-_NO_USABLE_USERS = "no user to choose by"
+_NO_USABLE_USERS = "no users to choose a set-up on"
 
 
 def build_audit_document(audit: Audit) -> Document:
@@ -47,15 +47,16 @@ def _build_lead(audit: Audit) -> list[str]:
             unsure = [pair for pair in ranking.pairs if pair.verdict == "no sure lead any more"]
             if unsure:
                 verb = "is" if len(unsure) == 1 else "are"
-                sentence += f", but {format_count(len(unsure), 'lead')} in it {verb} no longer sure"
+                sentence += f", but {format_count(len(unsure), 'lead')} {verb} no longer sure"
             sentences.append(f"{sentence}.")
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
             surely = [pair for pair in moved if pair.verdict == "turned round"]
             sentences.append(
                 f"Evaluated on {evaluated_on}: the ranking does not survive tuning. It was "
-                f"{', '.join(ranking.published)}; it is {', '.join(ranking.tuned)}. "
-                f"{format_count(len(moved), 'pair')} changed places, {len(surely)} of them surely."
+                f"{', '.join(ranking.published)}; now it is {', '.join(ranking.tuned)}. "
+                f"{format_count(len(moved), 'pair')} changed places, "
+                f"{len(surely)} of them for sure."
             )
         if ranking.users < MIN_USERS:
             verb = "is" if ranking.users == 1 else "are"
@@ -71,7 +72,7 @@ def _build_lead(audit: Audit) -> list[str]:
     ]
     if better:
         listing = ", ".join(better)
-        sentences.append(f"Surely better with another set-up than the published one: {listing}.")
+        sentences.append(f"Better for sure with another set-up than the published one: {listing}.")
     for label, tuned in tuned_by_label.items():
         if tuned.not_searched:
             sentences.append(
@@ -86,7 +87,8 @@ def _build_lead(audit: Audit) -> list[str]:
     if on_edge:
         listing = ", ".join(on_edge)
         sentences.append(
-            f"Best at an end of what was tried, so that more --trials may tell: {listing}."
+            f"Best at the edge of the values tried, so more --trials may find better ones: "
+            f"{listing}."
         )
     return sentences
 
@@ -142,11 +144,12 @@ def _describe_verdict(tuned: TunedConfiguration) -> str:
 def _explain_table(audit: Audit) -> str:
     return (
         f"Each configuration had {format_count(audit.trials, 'trial')} for each half of the users; "
-        "a user is evaluated with the set-up that the other half's training parts chose. "
+        "each user is evaluated with the set-up that was best on the training parts of the other "
+        "half. "
         "Differences are paired by user, with the ends of their "
-        f"{CONFIDENCE * 100:.0f} % interval in brackets; verdicts go by these. Spread: the "
-        f"standard deviation of the mean over {format_count(audit.repeats, 'seed')}, where a "
-        "training has seeds. The figures compared are of the first seed, the published one."
+        f"{CONFIDENCE * 100:.0f} % interval in brackets, which decide the verdicts. Spread: the "
+        f"standard deviation of the mean over {format_count(audit.repeats, 'seed')}, if training "
+        "uses random numbers. All other figures are those of the first seed, the published one."
     )
 
 
@@ -203,7 +206,7 @@ def _build_setup_table(audit: Audit) -> Table:
         "half",
         "users",
         "trials",
-        Column("set-up", note="what is not as published"),
+        Column("set-up", note="what differs from the published one"),
         replace(tuned_loss, title="published"),
         tuned_loss,
         "on an edge",

@@ -40,8 +40,10 @@ _MAX_LINES = 8  # most lines in a chart
 _INPUT_NOTE = (
     "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
 )
-_CONFIDENCE_SET_NOTE = "p-value of the model confidence set; below 0.01 it is not among the best"
-_SPEED_NOTE = "of one core, as the batch measured it"
+_CONFIDENCE_SET_NOTE = (
+    "p-value of the model confidence set; below 0.01, the model is not among the best"
+)
+_SPEED_NOTE = "on one core, as measured by the batch"
 SIGNIFICANCE_LEVEL = 0.01  # p-values above it are inconclusive
 _WEIGHTING_TITLES = {
     "reviews": "Weighted by the number of reviews",
@@ -54,24 +56,25 @@ _MEDIUM_EFFECT = 0.2
 _LARGE_EFFECT = 0.5
 _SUPERIORITY_CAVEAT = (
     "Every user counts the same here, however many reviews they have, and a difference of any "
-    "size counts as one: read how consistent a lead is, not how large. Mean differences have both."
+    "size counts as one: this shows how consistent a lead is, not how large. Mean differences "
+    "show both."
 )
 _SETUP_CAVEAT = (
     "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
-    "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
-    "the difficulty of evaluating baselines); `srs-eval audit` tells."
+    "the quality of a set-up: a badly trained model loses for sure (Rendle et al., 2019, On the "
+    "difficulty of evaluating baselines). `srs-eval audit` checks the set-ups."
 )
 _FITS_NOTE = (
-    "Before each of five parts of a user's reviews a model is fitted anew, on average to about "
-    "60 % as many reviews as are evaluated. "
+    "Each model is fitted anew before each of the five parts of a user's reviews, on average to "
+    "about 60 % as many reviews as are evaluated. "
 )
 _SIZE_NOTE = (
-    "People with large collections are other people, so what a model gains on the average says "
-    "more than its own figure. Bands are 99 % intervals."
+    "Large collections belong to different people than small ones, so a model's gain over the "
+    "average says more than its own log loss. Bands are 99 % intervals."
 )
 _REVIEWS_NOTE = (
-    "A day counts as one review of a card. A user's loss is the mean over their reviews of a "
-    "group. Bands are 99 % intervals over users."
+    "All reviews of a card on one day count as one. A user's loss is the mean over their reviews "
+    "in a group. Bands are 99 % intervals over users."
 )
 _Series = list[tuple[str, list[tuple[float, float, float]]]]
 """Name and points (estimate, low, high) of each line."""
@@ -143,12 +146,12 @@ def _describe_users(comparison: Comparison, own_users: bool) -> str:
     if own_users:
         return (
             f"Means over each configuration's own users; pairs and confidence sets over "
-            f"the {users:,} that all have, evaluated on the same number of reviews."
+            f"the {users:,} that they share, evaluated on the same number of reviews."
         )
     if users < comparison.max_users:
         words += (
-            f" of {comparison.max_users:,}: those that all have, evaluated on the same number "
-            "of reviews"
+            f" of {comparison.max_users:,}: those that all models share, evaluated on the same "
+            "number of reviews"
         )
     return (
         f"{words}, ± half of the {stats.CONFIDENCE * 100:.0f} % interval, which need not be "
@@ -196,7 +199,7 @@ def _build_means_table(
     heads: list[str | Column] = ["model", Column("place", in_latex=False)]
     heads += map(_heading_with_arrow, metrics)
     heads += [
-        Column("parameters", note="trainable ones; of a frozen network all"),
+        Column("parameters", note="trainable ones; for a frozen network, all of them"),
         Column("input", note=_INPUT_NOTE, in_latex=False),
         difference,
         Column("set p", note=_CONFIDENCE_SET_NOTE, format_figure=format_p_value, in_latex=False),
@@ -656,9 +659,9 @@ def _build_averages_section(averages: Sequence[stats.Averages], prefix: str) -> 
     )
     blocks: list[Block] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
-        "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
+        "the figures of users, of decks or of cards. Groups for which a figure is undefined are "
         "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Over the users of whom all models listed have a prediction of every evaluated review."
+        "Only users for whom every listed model predicted every evaluated review are included."
     ]
     for metric in metrics:
         ranks_by_mode = {mode: stats.compute_ranks(averages, mode, metric) for mode in modes}
@@ -747,7 +750,7 @@ def build_changes_section(
         rows.append(cells)
     blocks: list[Block] = [
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
-        "needs an interval that leaves out 0."
+        "needs an interval that excludes 0."
     ]
     if changes:
         blocks.append(Table.from_rows("changes", "", heads, rows))
@@ -765,4 +768,4 @@ def build_changes_section(
     ):
         if missing:
             blocks.append(f"{words}: {join_names(sorted(missing), 20)}.")
-    return Section("What changed against the baseline", tuple(blocks))
+    return Section("What changed since the baseline", tuple(blocks))

@@ -222,7 +222,7 @@ def render_table(
     lines.append(rich_table)
     omitted = len(candidates) - len(shown)
     if omitted:
-        lines.append(Text(f"{format_count(omitted, 'column')} more in {full_table_hint}", "dim"))
+        lines.append(Text(f"{format_count(omitted, 'more column')} in {full_table_hint}", "dim"))
     return lines
 
 
@@ -302,7 +302,7 @@ def describe_leak_check(models: Sequence[str]) -> str:
     for_each = " each" if len(models) > 1 else ""
     return (
         f"Checking whether {' and '.join(models)} can see the future: once for each version of the "
-        f"file, {LONGEST_CHECK_S:.0f} seconds{for_each} at most ..."
+        f"file, at most {LONGEST_CHECK_S:.0f} seconds{for_each} ..."
     )
 
 
@@ -397,10 +397,10 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
     present_units = plan.already_done + plan.already_skipped
     if present_units:
         verb = "is" if present_units == 1 else "are"
-        notes.append(f"{present_units:,} {verb} there")
+        notes.append(f"{present_units:,} {verb} already done")
     if plan.retried:
         verb = "is" if plan.retried == 1 else "are"
-        notes.append(f"{plan.retried:,} failed before and {verb} tried again")
+        notes.append(f"{plan.retried:,} failed before and will be tried again")
     if notes:
         words += f" ({', '.join(notes)})"
     if plan.units:
@@ -410,7 +410,8 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
         words += f", about {format_duration(plan.expected_seconds)} with {jobs}"
     if plan.compile_seconds:
         words += (
-            f"; kernels are compiled first, once: {format_duration(plan.compile_seconds)} of it"
+            f", including {format_duration(plan.compile_seconds)} to compile kernels "
+            "(first run only)"
         )
     yield words
     if plan.damaged_lines:
@@ -486,7 +487,7 @@ def show_run(run: Run, console: Console, show_all: bool = True) -> None:
     for note, names in names_by_note.items():
         say(f"* {', '.join(names)}: {note}.")
     if groups:
-        say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
+        say("± is a 95 % interval. `srs-eval models NAME` describes a model.")
         for warning in warn_of_split(groups[0].row_protocol):
             say(warning)
         for remark in make_table_remarks(run.configurations):
@@ -570,8 +571,8 @@ def render_inspection(inspection: Inspection, width: int | None = 80) -> Rendera
         "entries": f"{inspection.entries_read:,}",
         "reviewed": reviewed,
         "days": inspection.day_boundaries,
-        "cards": cards if inspection.cards else "not told",
-        "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
+        "cards": cards if inspection.cards else "unknown",
+        "FSRS": {True: "on", False: "off", None: "unknown"}[inspection.fsrs_enabled],
     }
     lines: list[RenderableType] = [render_facts(facts.items(), width)]
     entries, decks, presets = build_summary_tables(inspection)
@@ -639,7 +640,7 @@ def render_model_details(models: Iterable[Mapping[str, Any]], width: int | None)
         ]
         rank_note = ""
         if model["is_online"]:
-            rank_note = "apart: it learns from each review that it is evaluated on"
+            rank_note = "separately: it learns from each review that it is evaluated on"
         facts = {
             "needs": model["needs"],
             "family": model["family"],
@@ -649,7 +650,7 @@ def render_model_details(models: Iterable[Mapping[str, Any]], width: int | None)
             "time": f"about {model['seconds_per_10k']:g} s for 10,000 reviews",
             "source": model["source"],
             "formula": model["file"],
-            "to know": model["note"],
+            "note": model["note"],
             "ranked": rank_note,
         }
         shown_facts = [(name, fact) for name, fact in facts.items() if fact]

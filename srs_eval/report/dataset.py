@@ -69,7 +69,7 @@ def build_results_report(
     reference_files = find_files("--reference", reference, files) if reference else []
     if len(reference_files) > 1:
         labels = join_names([file.label for file in reference_files])
-        raise InputError(f'--reference takes one configuration; "{reference}" is {labels}.')
+        raise InputError(f'--reference takes one configuration; "{reference}" means {labels}.')
     if models is not None:
         selected_files = [*find_files("--models", models, files), *reference_files]
         files = [file for file in files if file in selected_files]
@@ -259,7 +259,7 @@ def find_files(option: str, names: str, files: Sequence[ResultFile]) -> list[Res
             matching = [file for file in files if file.name in canonical]
         if not matching:
             available = join_names([file.label for file in files], 20)
-            raise InputError(f'{option}: there are no results of "{name}", but of {available}.')
+            raise InputError(f'{option}: there are no results for "{name}", only for {available}.')
         files_by_path |= {file.path: file for file in matching}
     if not files_by_path:
         raise InputError(f"{option} names no configuration.")
@@ -340,7 +340,7 @@ def _warn_different_data_sets(folders: Sequence[ResultFolder]) -> list[str]:
         return []
     names = join_names([_folder_name(folder.path) for folder in with_setup])
     return [
-        f"{names} are results on data sets that differ: a user's number need not mean the same "
+        f"{names} are results on different data sets: the same user number need not mean the same "
         "person in each. Report on each alone unless you know that it does."
     ]
 
@@ -358,7 +358,7 @@ def _build_lead(comparison: Comparison) -> list[str]:
     title = format_title(comparison)
     first = by_reviews[0]
     if len(comparison.files) == 1:
-        return [f"{title}: {first} has no other to be compared with."]
+        return [f"{title}: there is no other model to compare {first} with."]
     if len(by_users) == 1:
         ahead = f"{first} can be compared only with the baseline."
     elif first == by_users[0]:
@@ -376,20 +376,21 @@ def _build_lead(comparison: Comparison) -> list[str]:
     users = len(comparison.users)
     if 2 * users < comparison.max_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
-        reason = "of the others they were evaluated on different numbers of reviews"
+        reason = "for the other users, the models were evaluated on different numbers of reviews"
         if len(fewest.users) < comparison.max_users:
             reason = (
                 f"{fewest.label} has results of {format_count(len(fewest.users), 'user')}; "
-                "--means each gives means over each one's own"
+                "--means each averages over each model's own users"
             )
+        verb = "counts" if users == 1 else "count"
         sentences.append(
-            f"This is over {format_count(users, 'user')} only, of {comparison.max_users:,}, "
-            f"for all models are compared on the same reviews: {reason}."
+            f"Only {users:,} of {format_count(comparison.max_users, 'user')} {verb} here, because "
+            f"all models are compared on the same reviews: {reason}."
         )
     sentences.append(_describe_best(comparison))
     if comparison.reordered_labels:
         sentences.append(
-            "The order depends on whether reviews or users count the same: "
+            "The order depends on whether reviews or users count equally: "
             f"{join_names(comparison.reordered_labels)} change places."
         )
     return sentences
@@ -400,9 +401,9 @@ def _describe_best(comparison: Comparison) -> str:
     words = metric_heading(comparison.metric)
     if comparison.complete_users < MIN_USERS:
         return (
-            f"Can't tell yet which can be the best by {words}: {comparison.complete_users} of "
-            f"{format_count(len(comparison.users), 'user')} have it for all models, and fewer than "
-            f"{MIN_USERS} tell nothing with 99 % confidence."
+            f"Can't tell yet which model may be the best by {words}: "
+            f"{comparison.complete_users} of {format_count(len(comparison.users), 'user')} have it "
+            f"for all models, and fewer than {MIN_USERS} are not enough for 99 % confidence."
         )
     by_reviews, by_users = (
         [
@@ -414,11 +415,11 @@ def _describe_best(comparison: Comparison) -> str:
     )
     is_same_set = set(by_reviews) == set(by_users)
     if is_same_set and len(by_users) == 1:
-        return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
+        return f"By {words}, only {by_users[0]} can be the best, with 99 % confidence."
     names = join_names(by_users)
     if not is_same_set:
         names = f"by reviews: {join_names(by_reviews)}; by users: {names}"
-    return f"By {words} one of these is the best, with 99 % confidence: {names}."
+    return f"By {words}, one of these is the best, with 99 % confidence: {names}."
 
 
 # Parameters
@@ -456,9 +457,9 @@ def _build_metric_card(
     lines = [
         f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}. How reviews are "
         "chosen and evaluated: docs/protocol.md.",
-        "A mean of a metric is over users, weighted by each user's evaluated reviews or all alike; "
-        "nothing is pooled over users. Users without a figure are left out of it, weight "
-        "included.",
+        "The mean of a metric is over users, weighted by each user's evaluated reviews or equally; "
+        "nothing is pooled over users. Users without a figure are left out, and so is their "
+        "weight.",
         f"Intervals: {100 * CONFIDENCE:.0f} %, BCa bootstrap of the mean over users, {RESAMPLES:,} "
         "resamples with a fixed seed; paired differences and confidence sets use the same "
         "resamples.",
@@ -470,10 +471,10 @@ def _build_metric_card(
     for comparison in comparisons:
         undefined = _describe_undefined(comparison.leaderboards[1].rows, columns)
         if undefined:
-            lines.append(f"{format_title(comparison)}: not defined is {undefined}.")
+            lines.append(f"{format_title(comparison)}: these are undefined: {undefined}.")
     roles = [(folder, "") for folder in folders]
     roles += [(folder, "baseline") for folder in baseline]
-    reviews = Column("evaluated reviews", note="of the file that has the most")
+    reviews = Column("evaluated reviews", note="in the file that has the most")
     heads = ("folder", "results of", "configurations", "users", reviews, "to know")
     rows = (
         (
@@ -549,7 +550,7 @@ def _collect_remarks(folder: ResultFolder, role: str) -> str:
     remarks += _describe_missing_predictions(folder.files)
     remarks += folder.unread_files
     remarks += [
-        f"{file.label}: {format_count(file.repeated_lines, 'line')} of a user who had one before"
+        f"{file.label}: {format_count(file.repeated_lines, 'line')} of a user with an earlier line"
         for file in folder.files
         if file.repeated_lines
     ]

@@ -222,8 +222,8 @@ def format_dataset(description: DatasetDescription) -> list[str]:
     counts = sorted(description.known_review_counts.tolist())
     if counts:
         lines.append(
-            f"reviews   {sum(counts):,}; a user {counts[0]:,} to {counts[-1]:,}, half have "
-            f"{counts[len(counts) // 2]:,} or more"
+            f"reviews   {sum(counts):,}; {counts[0]:,} to {counts[-1]:,} per user, half of them "
+            f"have {counts[len(counts) // 2]:,} or more"
         )
     sizes = [
         f"{name} {size / 1e6:,.1f} MB" for name, size in description.table_bytes.items() if size

@@ -163,11 +163,11 @@ class _Family:
 
 FAMILIES: Mapping[str, _Family] = {
     "fsrs": _Family("F", "FSRS", "FSRS: difficulty, stability, retrievability"),
-    "sm2": _Family("S", "SM-2", "SM-2 and its kin"),
+    "sm2": _Family("S", "SM-2", "SM-2 and its relatives"),
     "history": _Family("H", "formulas", "formulas over a card's history"),
     "neural": _Family("N", "networks", "neural networks"),
     "online": _Family("O", "learns", "learn while they are evaluated"),
-    "baseline": _Family("–", "baseline", "know no card: the baseline"),
+    "baseline": _Family("–", "baseline", "predict without knowing the card: the baseline"),
     "other": _Family("·", "others", "others"),
 }
 

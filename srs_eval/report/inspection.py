@@ -351,8 +351,8 @@ def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
 
 
 EXPLANATION_OF_RULES = (
-    "“anki” counts what Anki's optimizer uses, “benchmark” what the public benchmark keeps. "
-    "Answers about presets rest on the first, the ranking of models on the second."
+    "“anki” counts what Anki's optimizer uses; “benchmark” counts what the public benchmark keeps. "
+    "Answers about presets use the first, and the ranking of models uses the second."
 )
 """Why the reviews of one file are counted in two ways."""
 
@@ -388,7 +388,7 @@ def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
     blocks: list[Block] = [
         f"{inspection.format}, {inspection.entries_read:,} entries{dates}, "
         f"{format_count(inspection.days, 'day')} from first to last.",
-        f"Days begin as: {inspection.day_boundaries}.",
+        f"Days: {inspection.day_boundaries}.",
         _build_entries_table(inspection),
     ]
     if len(inspection.rows) > 1:

@@ -90,12 +90,12 @@ STATE_CLOSING = (
     "Intervals are 95 %, over days."
 )
 _PICTURES_NOTE = (
-    "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
-    "too much. Bars and bands are 95 % intervals."
+    "On the diagonal of the calibration graph, 90 % predicted is 90 % recalled; below it, a model "
+    "expects too much. Bars and bands are 95 % intervals."
 )
 _LOSS_NOTE = (
-    "Skill is the share of the average's loss that a model saves, reliability the squared error of "
-    "calibration, and resolution how well a model tells your reviews apart."
+    "Skill is the share of the average's loss that a model saves. Reliability is the squared error "
+    "of calibration, and resolution is how well a model tells your reviews apart."
 )
 _Series = tuple[str, Sequence[float | FloatArray]]
 """Name and values of a line in a chart: estimates, or (estimate, low end, high end) each."""
@@ -612,14 +612,14 @@ def _build_metric_card(run: Run, protocol: Protocol) -> Section:
     facts = [
         f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
         f"{words.format_protocol(protocol)}.",
-        "Every figure of the ranking is over held-out reviews: five folds in order of time, each "
-        "model fitted on what came before. Intervals are 95 %, over days; verdicts on one question "
-        "are held to 5 % together (Holm).",
+        "Every figure of the ranking is for held-out reviews: there are five folds in order of "
+        "time, and each model is fitted to the reviews before. Intervals are 95 %, over days; the "
+        "verdicts on one question have a joint error rate of at most 5 % (Holm).",
     ]
     if run.reviews is not None:
         facts.append(
-            f"{run.reviews:,} rows, {run.evaluated:,} evaluated on later days; "
-            f"{format_count(len(run.results_by_name()), 'configuration')} evaluated."
+            f"{run.reviews:,} rows, of which {run.evaluated:,} are evaluated (reviews of later "
+            f"days); {format_count(len(run.results_by_name()), 'configuration')} evaluated."
         )
     names_by_reason: dict[str, list[str]] = {}
     for name, model in {**run.failed, **run.skipped}.items():

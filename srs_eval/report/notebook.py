@@ -462,7 +462,7 @@ def refuse_in_memory(configurations: Iterable[Configuration], other_remedy: str 
     if any(configuration.model.file == IN_MEMORY for configuration in configurations):
         raise InputError(
             "A model made in a notebook cannot be sent to worker processes: "
-            f"{other_remedy}write it to a file and take what srs_eval.models.load_model_file "
+            f"{other_remedy}write it to a file and use what srs_eval.models.load_model_file "
             "returns."
         )
 
@@ -518,7 +518,7 @@ def schedulability(
 ) -> dict[str, Schedulability]:
     """Measure whether models could schedule a learner's cards, by configuration name.
 
-    The answer to each review, of at most so many `histories` evenly over time, is replaced by each
+    The answer to each of at most `histories` reviews, evenly spread over time, is replaced by each
     of the four buttons; each model is asked when recall will then fall to the
     `desired_retentions`. A `Schedulability` has shares of reviews (0-1): of inverted buttons, of
     retentions that are never reached or reached twice, of rising curves, and of intervals under a

@@ -556,7 +556,7 @@ def forgetting_curve_chart(curves: Sequence[RecallCurve]) -> Figure:
         )
     last_day = max((day for curve in curves for day in curve.days), default=1)
     axes.set(
-        xscale="log", xlabel="days since the review before", ylabel="recalled; lines: expected"
+        xscale="log", xlabel="days since the previous review", ylabel="recalled; lines: expected"
     )
     ticks = [2**k for k in range(12) if 2**k <= 1.5 * last_day]
     axes.set_xticks(ticks, map(str, ticks))

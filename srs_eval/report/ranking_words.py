@@ -55,7 +55,7 @@ def describe_group_differences(group: RankingGroup, first: RankingGroup) -> str:
     differences = []
     reviews = describe_rows(group.row_protocol)
     if group.is_on_shared_reviews:
-        differences.append(f"on the {group.reviews:,} reviews that all have")
+        differences.append(f"on the {group.reviews:,} reviews that all models share")
     elif group.reviews != first.reviews or reviews != describe_rows(first.row_protocol):
         differences.append("other reviews")
     if group.is_online:
@@ -69,7 +69,7 @@ def list_warnings(group: RankingGroup) -> list[str]:
     `invalid_reason` is a verb phrase that follows the model's name, such as "reads outcomes".
     """
     return [
-        f"{line.configuration.words} {line.result.invalid_reason}: its figures mean nothing."
+        f"{line.configuration.words} {line.result.invalid_reason}, so its figures mean nothing."
         for line in group.lines
         if line.result.invalid_reason
     ]
@@ -189,8 +189,7 @@ def _describe_single_model(line: RankedResult, equivalence: float) -> str:
     name = line.configuration.words
     predicts = _conjugate(line, "predicts", "predict")
     if line.to_baseline is None:
-        has = _conjugate(line, "has", "have")
-        return capitalize(f"{name} {has} no other to be compared with.")
+        return f"There is no other model to compare {name} with."
     verdict = decide_verdict(line.to_baseline, equivalence=equivalence)
     if verdict == "better":
         return capitalize(f"{name} {predicts} better than the average.")

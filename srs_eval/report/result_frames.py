@@ -1,4 +1,4 @@
-"""Evaluate whole data sets from a notebook, and return what many users' results say as frames.
+"""Evaluate whole data sets from a notebook, and return the results of many users as frames.
 
 results = srs_eval.evaluate_dataset("anki-revlogs-10k", ["FSRS-6", "LSTM"], out="results")
 srs_eval.leaderboard("results")
@@ -73,7 +73,7 @@ def evaluate_dataset(
 ) -> pandas.DataFrame:
     """Evaluate models on the users of a data set, as `srs-eval batch` does, and read the results.
 
-    Results are written into the folder `out`, unit by unit: the same call goes on after an
+    Results are written into the folder `out`, unit by unit: the same call continues after an
     interruption, and evaluates only what the folder lacks. The frame is that of `read_results`,
     with the rows of these users and configurations.
 
@@ -81,11 +81,11 @@ def evaluate_dataset(
     model's file. AVG is added as the baseline. Settings of the protocol that differ from the
     defaults end the names of configurations: FSRS-6-gamma-0.5. `seeds` is the number of seeds,
     counted from `protocol.seed`, with which each configuration whose training draws random numbers
-    is evaluated. `users` are numbers, or a text such as "1-100,205"; all users without it. `jobs`
-    is the number of worker processes, without it one for each core; `engine` may be a Dask cluster
+    is evaluated. `users` are numbers, or a text such as "1-100,205"; by default, all users. `jobs`
+    is the number of worker processes, by default one for each core; `engine` may be a Dask cluster
     ("dask://HOST:PORT"). `raw` also stores each review's predictions, and `fresh` deletes earlier
-    results first. `on_event` is called with each event of the batch (`benchmark.plan`) in the place
-    of progress on stderr. Scripts need the usual `if __name__ == "__main__":` guard of
+    results first. `on_event` is called with each event of the batch (`benchmark.plan`) instead of
+    showing progress on stderr. Scripts need the usual `if __name__ == "__main__":` guard of
     multiprocessing. Raises InputError; units that fail are in the folder `failed`.
     """
     from srs_eval.batch import run_batch

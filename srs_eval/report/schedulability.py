@@ -20,8 +20,8 @@ HEADLINE_RETENTION = 0.9
 """Anki's default desired retention, for which one word says whether a model can schedule."""
 COLUMN_TITLE = "can schedule"
 _OBSTACLE_WORDS = {
-    Obstacle.ONLINE: "no: it learns from every answer until the day that it predicts, and a "
-    "scheduler has to choose the day before",
+    Obstacle.ONLINE: "no: it learns from every answer up to the review that it predicts, but a "
+    "scheduler has to choose the day in advance",
     Obstacle.EXTERNAL: "not known: its predictions were computed elsewhere, for other times",
 }
 _REMARK_BY_MODEL = {
@@ -124,7 +124,7 @@ def describe_faults(schedulability: Schedulability) -> Iterator[str]:
                 f"{_format_share(faults.under_a_minute_after_pass)}."
             )
     if schedulability.rising:
-        yield f"Some curve rises with time after {_format_share(schedulability.rising)}."
+        yield f"A forgetting curve rises with time after {_format_share(schedulability.rising)}."
 
 
 def describe_measurement_at_length(measurement: Measurement) -> list[str]:
@@ -151,12 +151,14 @@ def build_schedulability_table(measurements: Sequence[Measurement]) -> Table:
         Column("model", overflow="fold"),
         Column("asked for", percent=True, digits=0),
         Column(COLUMN_TITLE),
-        Column("wrong order", percent=True, digits=1, note="a worse answer, a longer interval"),
+        Column("wrong order", percent=True, digits=1, note="a worse answer gets a longer interval"),
         Column("never", percent=True, digits=1, note="recall never falls to the retention"),
         Column("twice", percent=True, digits=1, note="recall falls to it and rises again"),
         Column("< 1 min", percent=True, digits=1, note="after any answer"),
         Column("< 1 min, known", percent=True, digits=1, note="after Hard, Good or Easy"),
-        Column("> 5 times", percent=True, digits=1, note="after Good, the last interval"),
+        Column(
+            "> 5 times", percent=True, digits=1, note="after Good, compared with the last interval"
+        ),
         Column("rises", percent=True, digits=1, note="a curve rises within 100 years"),
     ]
     rows = []

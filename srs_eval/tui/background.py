@@ -101,7 +101,7 @@ class ReportWriter(Background):
 
         def report_progress(_: object, progress: tuple[int, int, str]) -> None:
             step, step_count, _name = progress
-            self._call_later(self._show_progress, f"report {step} of {step_count}")
+            self._call_later(self._show_progress, f"report: step {step} of {step_count}")
 
         def work(cancel: threading.Event) -> Generator[Callable[[], Any]]:
             if not in_process:
@@ -128,7 +128,7 @@ class ReportWriter(Background):
                 self._view.show_error("Can't write this", error, button="Back", reassurance="")
             self._show_progress("")
 
-        self._show_progress("report begun")
+        self._show_progress("report started")
         self.begin(work, finish_writing)
 
     def _show_progress(self, text: str) -> None:

@@ -60,10 +60,10 @@ _SETTING_DESCRIPTIONS = {
 _SETTING_COMMENTS = {
     "theme": "The colours: srs-dark, srs-light or a theme of Textual's, such as nord.",
     "rows": "Which reviews count: those of srs-benchmark, or those of Anki's optimizer (anki).",
-    "models": "The models that are evaluated unless --models names others.",
+    "models": "The models to evaluate if --models does not name any.",
     "equivalence": "Differences in log loss up to this size do not matter.",
-    "fsrs_7": "Your program can run FSRS-7. Forks of Anki that can are recognised without this.",
-    "reduced_motion": "Nothing slides or fades if this is true.",
+    "fsrs_7": "Whether your program can run FSRS-7. Forks of Anki that can are recognised anyway.",
+    "reduced_motion": "If true, nothing slides or fades.",
 }
 
 _KEY_LABELS = {
@@ -103,29 +103,40 @@ class Action:
         return " ".join(key.replace("ctrl+", "Ctrl-").replace("_", " ") for key in keys)
 
 
-_CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
+_CANCEL = Action(
+    "cancel", "c", "Cancel", "Stop the models that are still running; finished ones stay"
+)
 _EXPORT = Action("app.export", "x", "Export", "Write a report: HTML, Markdown, CSV, PNG or JSON")
 _COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
 _TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
 _BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
 _PREVIOUS = Action(
-    "previous", "p,left_square_bracket", "Previous", "The one before: an answer, a model, a tab"
+    "previous", "p,left_square_bracket", "Previous", "Go to the previous answer, model or tab"
 )
-_NEXT = Action("next", "n,right_square_bracket", "Next", "The one after")
+_NEXT = Action("next", "n,right_square_bracket", "Next", "Go to the next answer, model or tab")
 _SWITCH_ROWS = Action(
-    "switch_rows", "R", "Rows", "The other reviews: those of Anki's optimizer, or the benchmark's"
+    "switch_rows",
+    "R",
+    "Rows",
+    "Switch between the benchmark's reviews and those of Anki's optimizer",
 )
 _FOLD = Action("fold", "a", "All or Anki's", "Show all models, or only those that Anki can use")
 _COMPARE = Action(
-    "compare", "v", "Compare", "Two models side by side: the marked ones, or yours and this one"
+    "compare",
+    "v",
+    "Compare",
+    "Show two models side by side: the marked ones, or yours and this one",
 )
 _COMPARE_SCHEDULERS = replace(
-    _COMPARE, label="SM-2, FSRS", help="What SM-2 and FSRS predicted, side by side", footer=False
+    _COMPARE,
+    label="SM-2, FSRS",
+    help="Show what SM-2 and FSRS predicted, side by side",
+    footer=False,
 )
 _OVERLAY = Action(
-    "overlay", "l", "Overlay", "Another model's curves over this one's, or this one's alone"
+    "overlay", "l", "Overlay", "Draw another model's curves over these, or remove them again"
 )
-_BACK = Action("back", "escape", "Back", "Go back to the screen before")
+_BACK = Action("back", "escape", "Back", "Go back to the previous screen")
 
 # On some screens these are left out of the footer.
 _HIDDEN_EXPORT = replace(_EXPORT, footer=False)
@@ -135,7 +146,7 @@ _HIDDEN_SWITCH_ROWS = replace(_SWITCH_ROWS, footer=False)
 
 SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     "everywhere": (
-        Action("screen.help", "question_mark,f1", "Help", "What this screen shows and its keys"),
+        Action("screen.help", "question_mark,f1", "Help", "Explain this screen and its keys"),
         Action(
             "app.switch_light",
             "ctrl+t",
@@ -147,38 +158,51 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
             "app.command_palette",
             "ctrl+p",
             "All commands",
-            "Search everything you can do here",
+            "Search all commands",
             footer=False,
         ),
-        Action("app.quit", "q", "Quit", "Stop everything and leave"),
+        Action("app.quit", "q", "Quit", "Stop everything and quit"),
     ),
     "open": (
-        Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
+        Action(
+            "forget", "delete", "Forget", "Remove the selected file from the list of recent files"
+        ),
     ),
     "answers": (
         _CANCEL,
-        Action("again", "r", "Ask again", "Answer what was cancelled"),
-        Action("details", "enter,d", "Why", "The evidence behind the chosen pane's answer"),
+        Action("again", "r", "Ask again", "Answer the questions that were cancelled"),
+        Action("details", "enter,d", "Why", "Show the evidence for the selected pane's answer"),
         _COPY,
         Action(
-            "costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"
+            "costs",
+            "w",
+            "Costs",
+            "Show what a desired retention costs: reviews, minutes, cards known",
         ),
-        Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
+        Action(
+            "ranking",
+            "m",
+            "Models",
+            "Show the ranking of all models, which fills up as they finish",
+        ),
         _COMPARE_SCHEDULERS,
         _EXPORT,
         Action(
-            "import_summary", "i", "Import", "What was read from the file, and which reviews count"
+            "import_summary",
+            "i",
+            "Import",
+            "Show what was read from the file, and which reviews count",
         ),
         Action("choose", "P", "Presets", "Evaluate only some presets or decks, or all again"),
         Action(
             "untold",
             "u",
             "Not yet",
-            "What can't be told yet, and what each of these lacks",
+            "Show the questions that cannot be answered yet, and what is missing",
             footer=False,
         ),
         Action("close", "ctrl+o", "Open", "Close the file and choose another", footer=False),
-        Action("back", "escape", "Stay", "Nothing: the file stays open", footer=False),
+        Action("back", "escape", "Stay", "Do nothing: the file stays open", footer=False),
     ),
     "evidence": (
         _COPY,
@@ -202,12 +226,16 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     ),
     "run": (
         _CANCEL,
-        Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
-        Action("details", "enter,d", "Details", "Everything about the selected model"),
-        Action("filter", "slash", "Filter", "Show only models whose name has some words in it"),
+        Action("again", "r", "Run again", "Evaluate the models that were cancelled or failed"),
+        Action("details", "enter,d", "Details", "Show everything about the selected model"),
+        Action("filter", "slash", "Filter", "Show only models whose names contain what you type"),
         _FOLD,
         Action(
-            "order", "o", "Order", "Order by the next column, or click its heading", footer=False
+            "order",
+            "o",
+            "Order",
+            "Sort by the next column; you can also click a heading",
+            footer=False,
         ),
         Action(
             "families", "f", "Families", "Choose which families of models are shown", footer=False
@@ -227,7 +255,9 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         _HIDDEN_PREVIOUS,
         _NEXT,
         _COMPARE,
-        Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
+        Action(
+            "errors", "e", "Errors", "Show where it errs: by interval, lapses, hour, deck and more"
+        ),
         _HIDDEN_EXPORT,
         _BACK,
     ),
@@ -241,7 +271,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         _CANCEL,
         _TABLE,
         _BINS,
-        Action("swap", "s", "Swap", "Exchange left and right"),
+        Action("swap", "s", "Swap", "Swap left and right"),
         Action("left_model", "less_than_sign", "Left", "Choose the model on the left"),
         Action("right_model", "greater_than_sign", "Right", "Choose the model on the right"),
         _HIDDEN_EXPORT,
@@ -369,11 +399,11 @@ def load_config(path: Path | None = None) -> Config:
     except FileNotFoundError:
         return Config()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); mend or delete it.") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}); fix or delete it.") from None
     try:
         settings = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, thousands of digits
-        raise InputError(f"{path} is not TOML ({error}); mend or delete it.") from None
+        raise InputError(f"{path} is not TOML ({error}); fix or delete it.") from None
     for name, value in settings.items():
         problem = _find_setting_error(name, value)
         if problem:

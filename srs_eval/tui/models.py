@@ -168,7 +168,7 @@ class ModelEvaluator:
         finished_count = len(run.results_by_name())
         model_count = format_count(len(run.models), "model")
         return (
-            "Ranked in it are the models that have finished: "
+            "The report ranks the models that have finished: "
             f"{finished_count} of {model_count} so far."
         )
 
@@ -197,7 +197,7 @@ class ModelEvaluator:
             model.configuration for model in previous_run.models.values() if model.result is None
         ]
         if only_missing and not missing:
-            session.view.show_message("Every model has its figures.")
+            session.view.show_message("Every model has been evaluated.")
             return
         self.cancel()
         self._rows_before = None
@@ -273,7 +273,9 @@ class ModelEvaluator:
         if self._rows_before is not None:  # the rows had just been switched: go back
             self.protocol = replace(self.protocol, rows=self._rows_before)
             self.start()
-            view.show_error("Can't rank on these rows", error, button="Back", reassurance="")
+            view.show_error(
+                "Can't rank models on these reviews", error, button="Back", reassurance=""
+            )
         else:
             view.show_evaluation_error(error)
 

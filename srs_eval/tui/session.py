@@ -469,7 +469,7 @@ class AppSession:
             message = "This answer has no parameters to copy."
             titles = [other.title for other in self.overview.lines if other.parameters]
             if titles:
-                message += f" “{titles[0]}” has."
+                message += f" “{titles[0]}” has some."
             self.view.show_message(message)
         else:
             self._copy_to_clipboards(next(answer for answer in line.answers if answer.parameters))

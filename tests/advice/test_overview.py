@@ -716,7 +716,7 @@ async def test_opening_another_file_asks_while_questions_are_open(tmp_path: Path
         await wait_until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o")
         await wait_until(pilot, is_on_screen(app, "ConfirmDialog"))
-        await wait_until(pilot, lambda: "Stop what still runs?" in screen_text(app))
+        await wait_until(pilot, lambda: "Stop what is still running?" in screen_text(app))
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         assert app.session.answers_ended_at is None

@@ -566,7 +566,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
     content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
     (tmp_path / "ledger.json").write_text(json.dumps(content))
     flags = ProtocolFlags(Protocol(), "trained")
-    with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
+    with pytest.raises(InputError, match=r"is HLR, trained with .* with --setup LEDGER"):
         flags.resolve("HLR-tuned")
     (configuration,) = flags.with_ledger(tmp_path, "HLR-tuned").resolve("HLR-tuned")
     assert configuration.name == "HLR-tuned"
@@ -748,10 +748,10 @@ def test_audit_half_without_usable_users_has_no_figures(dataset: Dataset, tmp_pa
     Outputs(json=page).write(build_audit_document(audit))
     tables = json.loads(page.read_text())["tables"]
     (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
-    assert line["tuning"] == "no user to choose by in half 2"
+    assert line["tuning"] == "no users to choose a set-up on in half 2"
     assert line["tuned − published"] is None
     (setup,) = (row for row in tables["set-ups"]["rows"] if row["half"] == 2)
-    assert setup["set-up"] == "no user to choose by"
+    assert setup["set-up"] == "no users to choose a set-up on"
     assert setup["published"] is None
 
 

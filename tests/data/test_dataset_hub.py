@@ -330,7 +330,7 @@ def test_download_from_wrong_sources_is_refused(hub: Hub, tmp_path: Path) -> Non
     blocked.write_text("")
     done = download(hub, blocked / "here")
     assert done.returncode == 2
-    assert "cannot be made" in done.stderr
+    assert "cannot be created" in done.stderr
 
 
 def test_too_little_space_is_refused_before_the_download(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_info_counts_users_reviews_and_gaps(
     assert main(["dataset", "info", str(folder)]) == 0
     output = capsys.readouterr().out
     assert "3, 1 to 5" in output
-    assert f"{sum(lengths):,}; a user" in output
+    assert f"{sum(lengths):,}; {min(lengths):,} to {max(lengths):,} per user" in output
     assert "1 user whose file cannot be read" in output
     assert "decks of 1 user; the ids 3-4" in output
     assert main(["dataset", "info", str(folder), "--json"]) == 0
@@ -396,7 +396,7 @@ def test_verify_reports_changed_and_unreadable_files(
     assert main(["dataset", "verify", str(folder)]) == 2
     captured = capsys.readouterr()
     assert captured.out.count("\n") == 2
-    assert f"{file}: its content is not the hub's" in captured.out
+    assert f"{file}: its content differs from the hub's" in captured.out
     assert "lacks the column" in captured.out
     assert "2 users of 4" in captured.err
     assert "--users 2,3" in captured.err
@@ -468,7 +468,7 @@ def test_impossible_values_are_found_with_their_row(hub_folder: Path) -> None:
     later = rows.day_offset.copy()
     later[0] = 10_000
     assert _find_impossible_values(replace(rows, day_offset=later)) == [
-        "its days go back: the rows are not in order of review"
+        "its days run backwards: the rows are not in the order of the reviews"
     ]
 
 

@@ -250,5 +250,5 @@ def test_rules_are_mentioned_where_presets_are_shown(tmp_path: Path) -> None:
     Console(width=100, file=output).print(render_inspection(inspection, 100))
     text = " ".join(output.getvalue().split())
     assert "FSRS-7 defaults" in text  # the other preset
-    assert "1 rule of an add-on gives single cards other FSRS parameters" in text
+    assert "1 rule of an add-on gives individual cards other FSRS parameters" in text
     assert "here every card has the parameters of its deck's preset" in text

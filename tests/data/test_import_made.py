@@ -278,7 +278,7 @@ def test_entries_dated_in_the_future_get_a_note(tmp_path: Path) -> None:
     entries = [*HISTORY, (future, HISTORY[0][1], 3, 1, 1, 2500, 9, 1)]
     log = load_log(make_collection(tmp_path / "a", entries=entries))
     assert log.import_summary.notes == (
-        "1 entry is dated in the future (up to 2096-10-02): Anki counts such entries as today's, "
+        "1 entry is dated in the future (up to 2096-10-02): Anki counts such entries as today's; "
         "here they keep their dates.",
     )
 
@@ -814,7 +814,7 @@ def test_py_fsrs_log_is_read(tmp_path: Path) -> None:
     assert load_log(tmp_path / "short.csv").import_summary.entries_read == 1
     for bad in ("5,Good,2024-01-03T10:00:00Z,1", "5,3,yesterday,1", "5,3", "5,3,2024-01-03,x"):
         sentence = expect_refusal(path, f"{PY_FSRS}\n{lines[0]}\n{bad}\n".encode(), match="line 3")
-        assert "mend it" in sentence
+        assert "fix it" in sentence
     expect_refusal(path, PY_FSRS.encode() + b"\n", match="no reviews")
 
 

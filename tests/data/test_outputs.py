@@ -86,7 +86,7 @@ def test_an_export_never_replaces_the_log_that_it_reads(
     (workspace / "log.csv").rename(workspace / "ranking.csv")
     for folder in (".", workspace, "../here"):
         expect_refusal(
-            capsys, "export", "ranking.csv", "--csv", folder, words='ranking.csv" is not known'
+            capsys, "export", "ranking.csv", "--csv", folder, words='ranking.csv" is not recognised'
         )
     (workspace / "ranking.csv").rename(workspace / "ranking.CSV")
     expect_refusal(capsys, "export", "ranking.CSV", "--csv", ".", words="not overwritten")
@@ -126,7 +126,7 @@ def test_nothing_is_written_into_a_folder_that_is_read(
             ["dataset", "info", dataset, "--json", folder / "revlogs" / "x.json"],
         ):
             assert main([*map(str, arguments)]) == 2
-            assert "lies in what is read" in capsys.readouterr().err
+            assert "is inside an input folder" in capsys.readouterr().err
     assert read_contents(dataset) == before
 
 
@@ -157,9 +157,7 @@ def test_no_option_overwrites_a_file_of_somebody_else(
     """Check that the file is refused before the work, so that no result is lost."""
     (workspace / "mine").write_bytes(PRECIOUS)
     command = [argument.format(dataset=dataset) for argument in arguments]
-    expect_refusal(
-        capsys, *command, "mine", words='mine" is not known as a file that srs-eval wrote'
-    )
+    expect_refusal(capsys, *command, "mine", words='mine" is not recognised as srs-eval')
 
 
 @pytest.mark.parametrize("option", ["--html", "--json", "--csv"])
@@ -184,7 +182,7 @@ def test_a_folder_with_files_of_others_is_refused(
     (workspace / "out").mkdir()
     (workspace / "out" / f"mine.{ending.upper()}").write_bytes(PRECIOUS)
     expect_refusal(capsys, "export", "log.csv", f"--{ending}", "out", words="not overwritten")
-    expect_refusal(capsys, "report", ".", f"--{ending}", "out", words="lies in what is read")
+    expect_refusal(capsys, "report", ".", f"--{ending}", "out", words="is inside an input folder")
 
 
 @pytest.mark.slow
@@ -291,9 +289,9 @@ def test_two_outputs_of_one_name_are_refused(
         ("own.html", "hard.html"),
     ):
         expect_refusal(
-            capsys, "export", "log.csv", "--html", first, "--md", second, words="are one file"
+            capsys, "export", "log.csv", "--html", first, "--md", second, words="are the same file"
         )
-    expect_refusal(capsys, "run", "log.csv", "--csv", "x", "--json", "x", words="are one file")
+    expect_refusal(capsys, "run", "log.csv", "--csv", "x", "--json", "x", words="are the same file")
     expect_refusal(capsys, "run", "log.csv", "--csv", "--json", words="stdout can carry one")
     words = "lies in the folder of the csv files"
     expect_refusal(
@@ -303,7 +301,7 @@ def test_two_outputs_of_one_name_are_refused(
     expect_refusal(capsys, "export", "log.csv", "--csv", "out", "--html", "out/x.CSV", words=words)
     for folder in ("new", "NEW", "new/deeper"):
         arguments = ("export", "log.csv", "--png", folder, "--html", "new")
-        expect_refusal(capsys, *arguments, words="cannot be made")
+        expect_refusal(capsys, *arguments, words="cannot be created")
 
 
 @posix

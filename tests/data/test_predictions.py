@@ -132,7 +132,7 @@ def test_damaged_cache_is_left_out_with_one_sentence(
     make(collection)
     external = srs_eval.load(collection).external_predictions["RWKV-Anki"]
     if not problem:
-        assert "left out are 1 of a role that is not known" in external.note
+        assert "left out are 1 with an unknown role" in external.note
         assert np.isfinite(external.p).sum() == len(IDS) - 1
         return
     assert external.is_empty

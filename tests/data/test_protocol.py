@@ -283,17 +283,17 @@ def test_derived_is_shared_only_between_equal_columns() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("rows", "foo", "rows is one of benchmark, anki, not 'foo'."),
-        ("clock", "nix", "clock is one of seconds, study-days, days, not 'nix'."),
-        ("partitions", ["deck"], "partitions is one of none, deck, preset, not ['deck']."),
-        ("short", "yes", "short is True or False, not 'yes'."),
-        ("secs", 1, "secs is True or False, not 1."),
-        ("later_days_only", None, "later_days_only is True or False, not None."),
-        ("n_splits", "a", "n_splits is a whole number, not 'a'."),
-        ("n_splits", 5.5, "n_splits is a whole number, not 5.5."),
-        ("batch_size", True, "batch_size is a whole number, not True."),
-        ("max_seq_len", None, "max_seq_len is a whole number, not None."),
-        ("gamma", "1", "gamma is a number, not '1'."),
+        ("rows", "foo", "rows must be one of benchmark, anki, not 'foo'."),
+        ("clock", "nix", "clock must be one of seconds, study-days, days, not 'nix'."),
+        ("partitions", ["deck"], "partitions must be one of none, deck, preset, not ['deck']."),
+        ("short", "yes", "short must be True or False, not 'yes'."),
+        ("secs", 1, "secs must be True or False, not 1."),
+        ("later_days_only", None, "later_days_only must be True or False, not None."),
+        ("n_splits", "a", "n_splits must be a whole number, not 'a'."),
+        ("n_splits", 5.5, "n_splits must be a whole number, not 5.5."),
+        ("batch_size", True, "batch_size must be a whole number, not True."),
+        ("max_seq_len", None, "max_seq_len must be a whole number, not None."),
+        ("gamma", "1", "gamma must be a number, not '1'."),
     ],
 )
 def test_a_flag_of_another_type_is_an_input_error(name: str, value: object, message: str) -> None:

@@ -135,7 +135,7 @@ def test_lines_that_contradict_each_other_are_both_named(layout: str, tmp_path: 
         load_log(write_lines(tmp_path / "a.csv", lines))
     assert str(refusal.value) == (
         f"Lines 6 and 13 of {tmp_path / 'a.csv'} have the same {WITH_ONE_IDENTITY[layout]} "
-        "but differ; delete the wrong one of them."
+        "but differ; delete the wrong one."
     )
 
 
@@ -230,7 +230,7 @@ def test_lines_are_numbered_with_repeated_headers(tmp_path: Path) -> None:
 def test_bad_line_is_named_by_its_number(bad: str, tmp_path: Path) -> None:
     header, *rows = bare_lines()
     lines = [header, rows[0], "", header, rows[1], bad, rows[2]]
-    with pytest.raises(InputError, match=r"not a readable review log \(line 6: .*\); mend it"):
+    with pytest.raises(InputError, match=r"not a readable review log \(line 6: .*\); fix it"):
         load_log(write_lines(tmp_path / "a.csv", lines))
 
 

@@ -254,5 +254,7 @@ def test_protocol_reads_dates_and_numbers_of_days(value: Any, read: str) -> None
 
 @pytest.mark.parametrize("value", ["2024-02-30", "2024-1-1", "0", 0, -3, 1.5, True, None, "soon"])
 def test_protocol_refuses_other_days(value: Any) -> None:
-    with pytest.raises(InputError, match="train_until is a date such as '2024-01-31' or a number"):
+    with pytest.raises(
+        InputError, match="train_until must be a date such as '2024-01-31' or a number"
+    ):
         Protocol(train_until=value)

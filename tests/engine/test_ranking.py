@@ -263,7 +263,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
     ("pairs", "answer"),
     [
         ([make_constant_pair("AVG", 0.8)], ""),
-        ([make_constant_pair("HLR", 0.8)], "HLR has no other to be compared with."),
+        ([make_constant_pair("HLR", 0.8)], "There is no other model to compare HLR with."),
         (
             [make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.6)],
             "HLR predicts better than the average.",
@@ -356,7 +356,7 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
         ),
         (
             [make_constant_pair(OWN_FSRS_6, 0.8)],
-            "Your parameters have no other to be compared with.",
+            "There is no other model to compare your parameters with.",
         ),
         (
             [

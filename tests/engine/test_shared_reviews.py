@@ -379,7 +379,7 @@ async def test_the_app_ranks_on_shared_reviews(
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
         await wait_until(
-            pilot, lambda: "reviews that all have, online models, which" in screen_text(app)
+            pilot, lambda: "reviews that all models share, online models, which" in screen_text(app)
         )
         assert all(name in screen_text(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
         shared = app.session.models.run.results_by_name()["FSRS-Anki"].size  # that these two have

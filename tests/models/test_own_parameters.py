@@ -103,11 +103,11 @@ def test_in_sample_reviews_are_counted_and_noted(log: ReviewLog) -> None:
     later = replace(log, presets={**log.presets, first: preset})
     partly_seen = LearnerSession(later).run(OWN)
     assert partly_seen.in_sample_reviews == (of_first & (time_s <= changed)).sum() < of_first.sum()
-    assert any("is optimistic" in note for note in partly_seen.notes)
+    assert any("log loss is then too low" in note for note in partly_seen.notes)
     before = replace(preset, modified_s=int(time_s.min()) - 1)
     fair = LearnerSession(replace(log, presets={**log.presets, first: before})).run(OWN)
     assert fair.in_sample_reviews == 0
-    assert not any("is optimistic" in note for note in fair.notes)
+    assert not any("log loss is then too low" in note for note in fair.notes)
 
 
 def test_in_sample_result_has_no_rank_and_changes_no_other() -> None:

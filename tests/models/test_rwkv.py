@@ -420,7 +420,7 @@ def test_users_of_its_training_are_skipped(
         )
         assert isinstance(outcome, Skipped if seen else Finished)
         if isinstance(outcome, Skipped):
-            assert outcome.reason.endswith(f"trained on user {user}: take weights that did not")
+            assert outcome.reason.endswith(f"trained on user {user}: use weights that were not")
 
 
 def test_demo_learner_is_skipped_as_simulated(weights_file: Path) -> None:
@@ -436,7 +436,7 @@ def test_notes_name_what_the_source_lacks(weights_file: Path) -> None:
     (configuration,) = resolve_configurations("RWKV-Instant")
     notes = LearnerSession(log).run(configuration).notes
     assert len(notes) == 1
-    assert notes[0].startswith("weights mine.safetensors, unknown to srs-eval")
+    assert notes[0].startswith("weights mine.safetensors (SHA-256 ")
     rows = select_rows(log).rows
     bare = ReviewLog(
         log.import_summary, rows=replace(rows, duration_ms=np.zeros(len(rows), np.int64))

@@ -212,7 +212,7 @@ def test_report_in_the_terminal_fits_80_columns(
     assert max(map(len, out.splitlines())) <= 80
     assert "FSRS-6 has the lowest mean log loss" in out.replace("\n", " ")
     assert "Metric card" in out
-    assert "columns more" in out
+    assert "more columns in" in out
 
 
 def test_averages_of_a_batch_equal_the_raw_predictions(
@@ -409,16 +409,16 @@ def test_options_of_another_action_are_refused(
         (["{r}", "--columns", "LogLoss,speed"], "--columns takes"),
         (["{r}", "--average", "week"], "--average takes"),
         (["{r}", "--users", "all"], "--users takes ids"),
-        (["{r}", "--models", "AVG,HLR"], 'no results of "HLR", but of average'),
-        (["{r}", "--reference", "SM2"], 'no results of "SM2"'),
+        (["{r}", "--models", "AVG,HLR"], 'no results for "HLR", only for average'),
+        (["{r}", "--reference", "SM2"], 'no results for "SM2"'),
         (["{r}/none"], "is not a folder"),
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
-        (["{r}", "--html", "{r}/result/AVG.jsonl"], "lies in what is read"),
+        (["{r}", "--html", "{r}/result/AVG.jsonl"], "is inside an input folder"),
         (["{r}", "--html", "-", "--md", "-"], "stdout can carry one"),
-        (["{r}", "--csv", "{r}"], "lies in what is read"),
-        (["{r}", "--png", "{r}/raw"], "lies in what is read"),
-        (["{r}", "--json", "{r}/setup.json"], "lies in what is read"),
+        (["{r}", "--csv", "{r}"], "is inside an input folder"),
+        (["{r}", "--png", "{r}/raw"], "is inside an input folder"),
+        (["{r}", "--json", "{r}/setup.json"], "is inside an input folder"),
         (["{r}", "--csv"], "--csv takes a folder"),
     ],
 )

@@ -78,7 +78,7 @@ def test_models_as_objects_are_evaluated_beside_names(log: ReviewLog, tmp_path: 
         with pytest.raises(InputError, match="cannot be sent to worker processes: write it"):
             srs_eval.evaluate_dataset("a", make_constant_model(0.9), out=tmp_path)
         wrong = replace(make_constant_model(0.9), name="fsrs-6")
-        with pytest.raises(InputError, match="fsrs-6 means FSRS-6 already"):
+        with pytest.raises(InputError, match="fsrs-6 already means FSRS-6"):
             srs_eval.evaluate(log, models=wrong)
         file = tmp_path / "mine.py"
         file.write_text(
@@ -259,7 +259,7 @@ def test_some_models_and_users_of_results_are_selected(results_folder: Path) -> 
     by_users = board[board["weighting"] == "users"]
     assert by_users.loc["HLR", "LogLoss"] == pytest.approx(of_three["LogLoss"].mean(), abs=1e-12)
     assert len(srs_eval.pairs(results_folder, models="AVG,HLR", users="2-5")) == 2
-    with pytest.raises(InputError, match=r'models: there are no results of "LSTM", but of'):
+    with pytest.raises(InputError, match=r'models: there are no results for "LSTM", only for'):
         srs_eval.pairs(results_folder, models="LSTM")
     with pytest.raises(InputError, match=r"users: there is no user 12 in this data set"):
         srs_eval.leaderboard(results_folder, users=[12])
@@ -307,16 +307,16 @@ def test_model_file_is_loaded_by_its_path_as_text(tmp_path: Path) -> None:
     [
         ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
         ({"models": 3}, "The models are names or Model objects; 3 is neither."),
-        ({"protocol": "secs"}, "protocol is an srs_eval.Protocol, not 'secs'."),
-        ({"context": {"user": 1}}, "context is an srs_eval.Context, not {'user': 1}."),
-        ({"reference": 3}, "reference is the name of a configuration, not 3."),
-        ({"features": 3}, "features is the path of a file, not 3."),
-        ({"predictions": 3}, "predictions is the path of a file, not 3."),
-        ({"jobs": "2"}, "jobs is a number of worker processes, 0 for none, not '2'."),
-        ({"jobs": -1}, "jobs is a number of worker processes, 0 for none, not -1."),
-        ({"jobs": True}, "jobs is a number of worker processes, 0 for none, not True."),
-        ({"use_cache": "no"}, "use_cache is True or False, not 'no'."),
-        ({"on_event": 3}, "on_event is a function of an event, not 3."),
+        ({"protocol": "secs"}, "protocol must be an srs_eval.Protocol, not 'secs'."),
+        ({"context": {"user": 1}}, "context must be an srs_eval.Context, not {'user': 1}."),
+        ({"reference": 3}, "reference must be the name of a configuration, not 3."),
+        ({"features": 3}, "features must be the path of a file, not 3."),
+        ({"predictions": 3}, "predictions must be the path of a file, not 3."),
+        ({"jobs": "2"}, "jobs must be a number of worker processes, 0 for none, not '2'."),
+        ({"jobs": -1}, "jobs must be a number of worker processes, 0 for none, not -1."),
+        ({"jobs": True}, "jobs must be a number of worker processes, 0 for none, not True."),
+        ({"use_cache": "no"}, "use_cache must be True or False, not 'no'."),
+        ({"on_event": 3}, "on_event must be a function of an event, not 3."),
     ],
 )
 def test_evaluate_refuses_wrong_types_with_what_it_takes(
@@ -327,26 +327,29 @@ def test_evaluate_refuses_wrong_types_with_what_it_takes(
     assert str(refused.value) == message
 
 
-LISTS = "parameters is a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
+LISTS = "parameters must be a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
-        ({"questions": 3}, "questions is a question's name or a list of such names, not 3."),
-        ({"questions": [3]}, "questions is a question's name or a list of such names, not [3]."),
+        ({"questions": 3}, "questions must be a question's name or a list of such names, not 3."),
+        (
+            {"questions": [3]},
+            "questions must be a question's name or a list of such names, not [3].",
+        ),
         ({"parameters": [0.5, 1.0]}, f"{LISTS}, not [0.5, 1.0]."),
         ({"parameters": "0.5"}, f"{LISTS}, not '0.5'."),
         ({"parameters": {"mine": 3}}, f"{LISTS}, not {{'mine': 3}}."),
         ({"parameters": {"mine": ["a"]}}, f"{LISTS}, not {{'mine': ['a']}}."),
         ({"parameters": {3: [0.5]}}, f"{LISTS}, not {{3: [0.5]}}."),
         ({"parameters": {"mine": [0.5]}}, "FSRS does not run these 1 FSRS parameter"),
-        ({"predictions": 3}, "predictions is the path of a file, not 3."),
-        ({"context": 3}, "context is an srs_eval.Context, not 3."),
-        ({"equivalence": "0"}, "equivalence is a number of 0 or more, not '0'."),
-        ({"equivalence": -1.0}, "equivalence is a number of 0 or more, not -1.0."),
-        ({"equivalence": float("nan")}, "equivalence is a number of 0 or more, not nan."),
+        ({"predictions": 3}, "predictions must be the path of a file, not 3."),
+        ({"context": 3}, "context must be an srs_eval.Context, not 3."),
+        ({"equivalence": "0"}, "equivalence must be a number of 0 or more, not '0'."),
+        ({"equivalence": -1.0}, "equivalence must be a number of 0 or more, not -1.0."),
+        ({"equivalence": float("nan")}, "equivalence must be a number of 0 or more, not nan."),
     ],
 )
 def test_compare_refuses_wrong_values_with_what_it_takes(
@@ -362,21 +365,21 @@ def test_compare_refuses_wrong_values_with_what_it_takes(
 def test_functions_of_a_log_refuse_anything_else_at_once(
     function: Callable[..., object], value: object
 ) -> None:
-    with pytest.raises(InputError, match=r"log is what srs_eval.load returns, not "):
+    with pytest.raises(InputError, match=r"log must be what srs_eval.load returns, not "):
         function(value)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preset": 3}, "preset is the name or the number of a preset as text, not 3."),
+        ({"preset": 3}, "preset must be the name or the number of a preset as text, not 3."),
         (
             {"question": 3},
-            "question is an srs_eval.advice.workload.estimate.WorkloadQuestion, not 3.",
+            "question must be an srs_eval.advice.workload.estimate.WorkloadQuestion, not 3.",
         ),
-        ({"parameters": 3}, "parameters is a list of numbers, not 3."),
-        ({"parameters": ["a"]}, "parameters is a list of numbers, not ['a']."),
-        ({"context": 3}, "context is an srs_eval.Context, not 3."),
+        ({"parameters": 3}, "parameters must be a list of numbers, not 3."),
+        ({"parameters": ["a"]}, "parameters must be a list of numbers, not ['a']."),
+        ({"context": 3}, "context must be an srs_eval.Context, not 3."),
     ],
 )
 def test_workload_refuses_wrong_types_with_what_it_takes(
@@ -390,32 +393,53 @@ def test_workload_refuses_wrong_types_with_what_it_takes(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: srs_eval.load(3), "path is the path of a file or folder, not 3."),
-        (lambda: srs_eval.load(None), "path is the path of a file or folder, not None."),
-        (lambda: srs_eval.load("a", timezone=3), "timezone is the name of a time zone, not 3."),
-        (lambda: srs_eval.load("a", rollover="4"), "rollover is a whole number, not '4'."),
-        (lambda: srs_eval.load("a", user=1.5), "user is a whole number, not 1.5."),
-        (lambda: load_model_file(3), "path is the path of a file, not 3."),
+        (lambda: srs_eval.load(3), "path must be the path of a file or folder, not 3."),
+        (lambda: srs_eval.load(None), "path must be the path of a file or folder, not None."),
+        (
+            lambda: srs_eval.load("a", timezone=3),
+            "timezone must be the name of a time zone, not 3.",
+        ),
+        (lambda: srs_eval.load("a", rollover="4"), "rollover must be a whole number, not '4'."),
+        (lambda: srs_eval.load("a", user=1.5), "user must be a whole number, not 1.5."),
+        (lambda: load_model_file(3), "path must be the path of a file, not 3."),
         (lambda: srs_eval.read_results(3), "folders are paths of folders; 3 is not one."),
         (lambda: srs_eval.read_results(["a"]), "folders are paths of folders; ['a'] is not one."),
         (lambda: srs_eval.leaderboard(3), "folders are paths of folders; 3 is not one."),
-        (lambda: srs_eval.leaderboard("a", metrics=3), "metrics is a list of names, not 3."),
-        (lambda: srs_eval.leaderboard("a", metrics="RMSE"), "metrics is a list of names, not 'RM"),
-        (lambda: srs_eval.leaderboard("a", metrics=[]), "metrics is a list of names, not []."),
-        (lambda: srs_eval.pairs("a", metric=3), "metric is the name of a metric, not 3."),
-        (lambda: srs_eval.pairs("a", models=3), "models is a list of names, not 3."),
-        (lambda: srs_eval.evaluate_dataset(3, out="a"), "dataset is the path of a file or folder"),
-        (lambda: srs_eval.evaluate_dataset("a", out=3), "out is the path of a folder, not 3."),
+        (lambda: srs_eval.leaderboard("a", metrics=3), "metrics must be a list of names, not 3."),
+        (
+            lambda: srs_eval.leaderboard("a", metrics="RMSE"),
+            "metrics must be a list of names, not 'RM",
+        ),
+        (lambda: srs_eval.leaderboard("a", metrics=[]), "metrics must be a list of names, not []."),
+        (lambda: srs_eval.pairs("a", metric=3), "metric must be the name of a metric, not 3."),
+        (lambda: srs_eval.pairs("a", models=3), "models must be a list of names, not 3."),
+        (
+            lambda: srs_eval.evaluate_dataset(3, out="a"),
+            "dataset must be the path of a file or folder",
+        ),
+        (lambda: srs_eval.evaluate_dataset("a", out=3), "out must be the path of a folder, not 3."),
         (
             lambda: srs_eval.evaluate_dataset("a", out="b", jobs=0),
-            "jobs is a number of worker processes, at least 1, not 0.",
+            "jobs must be a number of worker processes, at least 1, not 0.",
         ),
-        (lambda: srs_eval.training_log(3), "weights is the path of a file, not 3."),
+        (lambda: srs_eval.training_log(3), "weights must be the path of a file, not 3."),
         (lambda: srs_eval.training_log("a.safetensors"), '"a.safetensors" is not a file of wei'),
-        (lambda: srs_eval.line(3), "findings is a list of what srs_eval.compare returns, not 3."),
-        (lambda: srs_eval.line([]), "findings is a list of what srs_eval.compare returns, not []"),
-        (lambda: srs_eval.sentences([]), "finding is one of what srs_eval.compare returns, not []"),
-        (lambda: srs_eval.tables(None), "finding is one of what srs_eval.compare returns, not Non"),
+        (
+            lambda: srs_eval.line(3),
+            "findings must be a list of what srs_eval.compare returns, not 3.",
+        ),
+        (
+            lambda: srs_eval.line([]),
+            "findings must be a list of what srs_eval.compare returns, not []",
+        ),
+        (
+            lambda: srs_eval.sentences([]),
+            "finding must be one of what srs_eval.compare returns, not []",
+        ),
+        (
+            lambda: srs_eval.tables(None),
+            "finding must be one of what srs_eval.compare returns, not Non",
+        ),
     ],
 )
 def test_functions_refuse_wrong_types_with_what_they_take(
@@ -429,11 +453,13 @@ def test_functions_refuse_wrong_types_with_what_they_take(
 def test_results_refuse_wrong_types_with_what_they_take(log: ReviewLog) -> None:
     results = srs_eval.evaluate(log, "AVG")
     calls: dict[Callable[[], object], str] = {
-        lambda: results.predictions(columns=3): "columns is a list of names, not 3.",  # type: ignore[arg-type]
-        lambda: results.predictions(columns="y"): "columns is a list of names, not 'y'.",
-        lambda: results.predictions(columns=[3]): "columns is a list of names, not [3].",  # type: ignore[list-item]
-        lambda: results.plot.ranking(1): "group is 0, the number of the only ranking, not 1.",
-        lambda: results.plot.ranking("a"): "group is 0, the number of the only ranking, not 'a'.",  # type: ignore[arg-type]
+        lambda: results.predictions(columns=3): "columns must be a list of names, not 3.",  # type: ignore[arg-type]
+        lambda: results.predictions(columns="y"): "columns must be a list of names, not 'y'.",
+        lambda: results.predictions(columns=[3]): "columns must be a list of names, not [3].",  # type: ignore[list-item]
+        lambda: results.plot.ranking(1): "group must be 0, the number of the only ranking, not 1.",
+        lambda: results.plot.ranking(
+            "a"
+        ): "group must be 0, the number of the only ranking, not 'a'.",  # type: ignore[arg-type]
     }
     for call, message in calls.items():
         with pytest.raises(InputError) as refused:
@@ -444,15 +470,15 @@ def test_results_refuse_wrong_types_with_what_they_take(log: ReviewLog) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": 3}, "weights is the path of a file or folder, not 3."),
-        ({"features": 3}, "features is the path of a file, not 3."),
-        ({"sm2_target": "a"}, "sm2_target is a number between 0 and 1, not 'a'."),
-        ({"sm2_target": 1.5}, "sm2_target is a number between 0 and 1, not 1.5."),
-        ({"seen_users": "no"}, "seen_users is True or False, not 'no'."),
-        ({"device": 3}, "device is a text such as 'cpu' or 'cuda:1', not 3."),
-        ({"user": "a"}, "user is a whole number, not 'a'."),
-        ({"hyperparameters": 3}, "hyperparameters is a dictionary of values by name, not 3."),
-        ({"tick": 3}, "tick is a function of the fraction done, not 3."),
+        ({"weights": 3}, "weights must be the path of a file or folder, not 3."),
+        ({"features": 3}, "features must be the path of a file, not 3."),
+        ({"sm2_target": "a"}, "sm2_target must be a number between 0 and 1, not 'a'."),
+        ({"sm2_target": 1.5}, "sm2_target must be a number between 0 and 1, not 1.5."),
+        ({"seen_users": "no"}, "seen_users must be True or False, not 'no'."),
+        ({"device": 3}, "device must be a text such as 'cpu' or 'cuda:1', not 3."),
+        ({"user": "a"}, "user must be a whole number, not 'a'."),
+        ({"hyperparameters": 3}, "hyperparameters must be a dictionary of values by name, not 3."),
+        ({"tick": 3}, "tick must be a function of the fraction done, not 3."),
     ],
 )
 def test_context_refuses_wrong_types_with_what_it_takes(
@@ -471,14 +497,20 @@ def test_context_takes_paths_as_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": 3}, "3 stands where a model has a text"),
-        ({"parameters": "many"}, "CONSTANT: parameters is a whole number, not 'many'."),
-        ({"predict": 3}, "CONSTANT: predict is a function, not 3."),
-        ({"fit": "fit"}, "CONSTANT: fit is a function, not 'fit'."),
-        ({"flags": 3}, "CONSTANT: flags is a collection of texts, not 3."),
-        ({"aliases": ["a"]}, "CONSTANT: aliases is a dictionary of texts, not ['a']."),
-        ({"configurations": "CONSTANT"}, "CONSTANT: configurations is a collection of texts, not "),
-        ({"hyperparameters": 3}, "CONSTANT: hyperparameters is a tuple of Hyperparameter objects"),
+        ({"name": 3}, "3 is not a text"),
+        ({"parameters": "many"}, "CONSTANT: parameters must be a whole number, not 'many'."),
+        ({"predict": 3}, "CONSTANT: predict must be a function, not 3."),
+        ({"fit": "fit"}, "CONSTANT: fit must be a function, not 'fit'."),
+        ({"flags": 3}, "CONSTANT: flags must be a collection of texts, not 3."),
+        ({"aliases": ["a"]}, "CONSTANT: aliases must be a dictionary of texts, not ['a']."),
+        (
+            {"configurations": "CONSTANT"},
+            "CONSTANT: configurations must be a collection of texts, not ",
+        ),
+        (
+            {"hyperparameters": 3},
+            "CONSTANT: hyperparameters must be a tuple of Hyperparameter objects",
+        ),
     ],
 )
 def test_model_refuses_wrong_types_with_what_it_takes(

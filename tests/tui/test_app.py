@@ -173,7 +173,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         await pilot.press("enter")
         await wait_until(pilot, engine.holding.is_set)
         clock.seconds += 20
-        await wait_until(pilot, lambda: "3 of 8 · 0:20 gone, about" in screen_text(app))
+        await wait_until(pilot, lambda: "3 of 8 · 0:20 elapsed, about" in screen_text(app))
         text = screen_text(app)
         assert order(app)[:3] == ["average", "SM2", "DASH"]
         assert order(app)[-1] == "moving average"
@@ -329,7 +329,7 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
         assert app.screen.pair == ["FSRS-6-dry-run", "DASH"]  # type: ignore[attr-defined]
         app.screen.query_one("#right-model", Select).value = "FSRS-5-secs"
-        await wait_until(pilot, lambda: "Evaluated on different reviews" in screen_text(app))
+        await wait_until(pilot, lambda: "evaluated on different reviews" in screen_text(app))
 
 
 @pytest.mark.slow
@@ -611,7 +611,7 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await pilot.press("down", "enter")
         await wait_until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
         path.value = f"{tmp_path}/\0"
-        await wait_until(pilot, lambda: "nothing here begins so" in screen_text(app))
+        await wait_until(pilot, lambda: "nothing here begins with this" in screen_text(app))
 
 
 async def test_folders_without_a_profile_are_named(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
             pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
         )
         type_at_once(app, "\x10help")
-        await wait_until(pilot, lambda: "What this screen shows" in screen_text(app))
+        await wait_until(pilot, lambda: "Explain this screen" in screen_text(app))
         lines = screen_text(app).splitlines()
         row = next(number for number, line in enumerate(lines) if "Help" in line)
         click_at_once(app, 30, row, times=3)
@@ -275,7 +275,7 @@ async def test_path_in_an_unknown_home_is_refused(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         type_at_once(app, "~nobody-has-this-name/")
-        await wait_until(pilot, lambda: "nothing here begins so" in screen_text(app))
+        await wait_until(pilot, lambda: "nothing here begins with this" in screen_text(app))
         type_at_once(app, "\r")
         await wait_until(pilot, lambda: not app._input.waiting)
         assert app.is_running

@@ -114,7 +114,7 @@ async def test_report_is_overwritten_only_after_confirmation(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await wait_until(pilot, lambda: "There is such a file" in screen_text(app))
+        await wait_until(pilot, lambda: "This file exists already" in screen_text(app))
         assert target.read_text() == before
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -122,7 +122,7 @@ async def test_report_is_overwritten_only_after_confirmation(
         await pilot.press("x")
         await wait_until(pilot, is_on_screen(app, "ExportScreen"))
         await pilot.press("tab", "enter")
-        await wait_until(pilot, lambda: "There is such a file" in screen_text(app))
+        await wait_until(pilot, lambda: "This file exists already" in screen_text(app))
         await pilot.press("enter")
         await wait_until(pilot, lambda: target.read_text() == "report")
 
@@ -207,12 +207,12 @@ async def test_confirmation_holds_for_one_form_only(working_folder: Path, tmp_pa
         await to_export(pilot)
         await pilot.press("down", "down", "space")  # CSV
         await pilot.click("#write")
-        await wait_until(pilot, lambda: "The folder has CSV files" in screen_text(app))
+        await wait_until(pilot, lambda: "This folder already has CSV files" in screen_text(app))
         app.screen.query_one(OptionList).focus()
         await pilot.press("down")  # PNG: the same folder
-        await wait_until(pilot, lambda: "The folder has CSV files" not in screen_text(app))
+        await wait_until(pilot, lambda: "This folder already has CSV files" not in screen_text(app))
         await pilot.click("#write")
-        await wait_until(pilot, lambda: "The folder has PNG files" in screen_text(app))
+        await wait_until(pilot, lambda: "This folder already has PNG files" in screen_text(app))
     assert not written.requests
 
 

@@ -63,7 +63,7 @@ async def test_v_waits_for_both_schedulers(tmp_path: Path) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await wait_until(pilot, lambda: "models: 3 of 4" in screen_text(app))
         await pilot.press("v")
-        progress = "SM-2 and FSRS open side by side once both are evaluated · models: 3 of 4"
+        progress = "SM-2 and FSRS will open side by side once both are evaluated · models: 3 of 4"
         await wait_until(pilot, lambda: progress in screen_text(app))
         engine.go.set()
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))

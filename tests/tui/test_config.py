@@ -70,7 +70,7 @@ def test_config_prints_a_valid_file_with_current_values(
     assert main(["config"]) == 0
     printed = capsys.readouterr().out
     path = tmp_path / "config.toml"
-    assert printed.splitlines()[0].startswith(f"# {path}, which is not there")
+    assert printed.splitlines()[0].startswith(f"# {path}, which does not exist")
     write(tmp_path, printed)
     config = load_config()
     assert Config(**{**vars(config), "keys": {}}) == Config()
@@ -144,7 +144,7 @@ def test_config_that_is_no_regular_file_is_refused(kind: str, tmp_path: Path) ->
         environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
         done = run_program(*command, env=environment, timeout=PATIENCE)
         assert done.returncode == 2
-        assert f"{path} cannot be read (not a regular file); mend or delete it." in done.stderr
+        assert f"{path} cannot be read (not a regular file); fix or delete it." in done.stderr
 
 
 def test_keys_may_be_exchanged(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "z Compare" in screen_text(app))
         await pilot.press("question_mark")
         await wait_until(pilot, is_on_screen(app, "HelpScreen"))
-        assert re.search(r"\bz +Compare +Two models", screen_text(app))
+        assert re.search(r"\bz +Compare +Show two models", screen_text(app))
         await pilot.press("escape", "z")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
-        await wait_until(pilot, lambda: "Each is as good as the other" in screen_text(app))
+        await wait_until(pilot, lambda: "Both are equally good" in screen_text(app))
         help_texts: list[Any] = [command.help for command in app.get_system_commands(app.screen)]
         assert any(text.endswith("(2)") and "numbers behind" in text for text in help_texts)
 

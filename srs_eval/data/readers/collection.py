@@ -188,7 +188,7 @@ def _read_connection(
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     (entry_count,) = connection.execute("select count(*) from revlog").fetchone()
     if entry_count > _MAX_ENTRIES:
-        raise InputError(f"{name} holds more reviews than one person can give.")
+        raise InputError(f"{name} holds more reviews than one person can do.")
     names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
     columns = _read_integers(connection, "revlog", names)
 
@@ -446,7 +446,7 @@ def _describe_odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
         newest = datetime.fromtimestamp(int(entries.time_ms[-1]) // 1000, UTC)
         notes.append(
             f"{one_or_many} dated in the future (up to {newest:%Y-%m-%d}): Anki counts "
-            "such entries as today's, here they keep their dates."
+            "such entries as today's; here they keep their dates."
         )
     return tuple(notes)
 

@@ -63,7 +63,7 @@ def file_errors(path: Path) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{name} does not exist; check the path.") from error
     except PermissionError as error:
-        raise InputError(f"{name} may not be read; check its permissions.") from error
+        raise InputError(f"You are not allowed to read {name}; check its permissions.") from error
     except (OSError, RuntimeError, ValueError) as error:  # loops of links, NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{name} cannot be read ({printable(reason)}).") from error
@@ -340,7 +340,7 @@ def _make_private_folder() -> Path:
         return folder
     except OSError as error:
         raise InputError(
-            f"No temporary folder can be made ({error.strerror}); free some disk space."
+            f"No temporary folder can be created ({error.strerror}); free some disk space."
         ) from error
 
 

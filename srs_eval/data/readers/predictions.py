@@ -168,7 +168,7 @@ def _describe_roles(count_of_role: Mapping[str, int], unmatched: int) -> str:
         description += f"; left out are those of the training sample ({fitted_count:,} final_fit)"
     unknown_count = sum(left_out.values())
     if unknown_count:
-        description += f"; left out are {unknown_count:,} of a role that is not known"
+        description += f"; left out are {unknown_count:,} with an unknown role"
     if unmatched:
         count = format_count(unmatched, "prediction")
         description += f"; {count} of reviews that the collection does not have"

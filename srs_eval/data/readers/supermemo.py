@@ -93,8 +93,8 @@ def read_history(content: bytes, name: str) -> ImportedTable:
     begins_well = np.empty(len(order), np.bool_)
     begins_well[order] = np.repeat(is_first[order][starts_item], repetitions_per_item)
     reasons = {
-        "of items that do not begin with one first repetition on a day of its own": ~begins_well,
-        "first ones, which tell when an item was added, not how well it was known": is_first,
+        "of items that do not begin with a first repetition, alone on its day": ~begins_well,
+        "first ones, which show when an item was added, not how well it was known": is_first,
         "of items with a grade above 5 or a forgetting index of 100": np.isin(item, faulty_items),
     }
     is_kept = np.ones(len(order), np.bool_)

@@ -158,8 +158,8 @@ def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
         verb = "is" if len(missing) == 1 else "are"
         expected = f"{', '.join(nearest)}; {', '.join(missing)} {verb} missing"
     raise InputError(
-        f"{name} is a table, but not of reviews as known here: its columns are "
-        f"{printable(', '.join(longest), 200)}, needed are {expected}."
+        f"{name} is a table, but srs-eval does not know its columns: it has "
+        f"{printable(', '.join(longest), 200)}; needed are {expected}."
     )
 
 
@@ -184,7 +184,7 @@ def _parse_table(
             numbers = [number for number, _ in _iterate_lines(content, column_names, delimiter)]
             return InputError(
                 f"Lines {numbers[first]:,} and {numbers[second]:,} of {name} have the same {key} "
-                "but differ; delete the wrong one of them."
+                "but differ; delete the wrong one."
             )
 
         return contradiction
@@ -279,10 +279,10 @@ def _read_dated_columns(
             except (ValueError, KeyError, OverflowError) as error:
                 raise InputError(
                     f"{name} is not a readable review log (line {number}: "
-                    f"{printable(error, 100)}); mend it."
+                    f"{printable(error, 100)}); fix it."
                 ) from error
     except csv.Error as error:
-        raise InputError(f"{name} is not a readable review log ({error}); mend it.") from error
+        raise InputError(f"{name} is not a readable review log ({error}); fix it.") from error
     return list(np.array(rows, np.int64).reshape(-1, len(columns)).T)
 
 
@@ -414,7 +414,7 @@ def _read_number_columns(
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
         reason = _find_bad_number(content, names, columns, delimiter)
         reason = reason or printable(error, 120).split("; use")[0]
-        raise InputError(f"{name} is not a readable review log ({reason}); mend it.") from error
+        raise InputError(f"{name} is not a readable review log ({reason}); fix it.") from error
     return [np.ascontiguousarray(column) for column in table.T.reshape(len(columns), -1)]
 
 

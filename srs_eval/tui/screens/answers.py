@@ -54,7 +54,7 @@ _MAX_SCALED_RETENTION = 0.97  # above this, reviews grow so fast that they would
 _THOUSAND = 1_000  # an axis that reaches it has labels in thousands
 _TODAY_MARK = "●"
 _COSTS_INTRODUCTION = (
-    "Your cards of today are reviewed day by day, at one desired retention after another."
+    "srs-eval simulates your current cards day by day, for one desired retention after another."
 )
 
 
@@ -215,16 +215,16 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         duration = formats.format_duration(end - session.answers_started_at)
         if session.answers_ended_at is None:
             question_count = format_count(len(self.overview.waiting), "question")
-            text = f"{question_count} open · {duration} gone"
+            text = f"{question_count} open · {duration} elapsed"
             if session.compiles:
-                text += " · models are compiled first, this once"
+                text += " · compiling models (first run only)"
         elif self.overview.waiting:
             text = f"cancelled after {duration}; r asks again"
         else:
             text = f"answered in {duration}"
         evaluation = session.models.run_of_open_file
         if self._awaits_comparison:
-            text = "SM-2 and FSRS open side by side once both are evaluated"
+            text = "SM-2 and FSRS will open side by side once both are evaluated"
         if evaluation.models:
             text += f" · models: {evaluation.finished_count} of {len(evaluation.models)}"
         self.query_one("#progress", Static).update(
@@ -286,7 +286,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def _show_evidence(self, line: AnswerLine | None, pane_number: int | None = None) -> None:
         """Show the evidence of a line, if there is one, below the pane that led to it."""
         if line is None:
-            self.notify("This is not answered yet.", timeout=3)
+            self.notify("This question is not answered yet.", timeout=3)
         else:
             self.app.push_screen(EvidenceScreen(line.question, line.title, pane_number))
 
@@ -316,7 +316,9 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             self.compare(run, *SM2_AND_FSRS)
         elif not models.can_cancel or not self._can_compare_schedulers:
             self._awaits_comparison = False
-            self.show_note("SM-2 and FSRS have not both been evaluated, so nothing opens.", 4)
+            self.show_note(
+                "SM-2 and FSRS have not both been evaluated, so there is nothing to compare.", 4
+            )
 
     def on_screen_suspend(self, event: events.ScreenSuspend) -> None:
         self._awaits_comparison = False  # it would open over what the user looks at now
@@ -335,7 +337,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         session = self.session
         summary = None if session.unfiltered is None else session.unfiltered[1]
         if summary is None or not summary.presets:
-            self.notify("This file says nothing of presets and decks.", timeout=3)
+            self.notify("This file does not say anything about presets and decks.", timeout=3)
             return
         screen = ChooseScreen(summary, self.overview.row_rule, session.chosen_ids)
         self.app.push_screen(screen, session.restrict_to)
@@ -348,7 +350,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         self.update_now()
 
     def action_back(self) -> None:
-        self.notify("The file stays open: Ctrl-O chooses another, q leaves.", timeout=3)
+        self.notify("The file stays open: Ctrl-O chooses another, q quits.", timeout=3)
 
     def action_close(self) -> None:
         """Close the file; ask first if that stops work that the user is waiting for."""
@@ -364,9 +366,9 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         is_evaluating = session.models.can_cancel and session.models.is_requested_by_user
         if is_answering or is_evaluating:
             question = ConfirmDialog(
-                "Stop what still runs?",
-                "Models that have finished are kept on disk and need not be done again; answers "
-                "are kept once all of them are there.",
+                "Stop what is still running?",
+                "Finished models are saved and will not be evaluated again. Answers are saved "
+                "when all of them are complete.",
                 "Stop and close",
                 "Keep running",
             )

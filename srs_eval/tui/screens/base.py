@@ -66,8 +66,8 @@ class TooSmall(Static):
 
     def __init__(self) -> None:
         super().__init__(
-            f"Please make the window larger:\n{MIN_SIZE[0]} columns and {MIN_SIZE[1]} lines"
-            " at least.\n(q leaves)"
+            "Please make the window larger:\n"
+            f"at least {MIN_SIZE[0]} columns and {MIN_SIZE[1]} lines.\n(q quits)"
         )
 
 

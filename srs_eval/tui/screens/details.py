@@ -150,7 +150,7 @@ class DetailsScreen(AppScreen, actions="details"):
             yield "the baseline: what the average alone predicts"
         elif line.rank is None:
             reason = result.invalid_reason or f"is {describe_standing(line)}"
-            yield f"no place, for it {reason}{against_average}"
+            yield f"not ranked because it {reason}{against_average}"
         else:
             missing_data = ""
             if line.standing is Standing.CANT_TELL and line.to_best is not None:
@@ -199,7 +199,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
 
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
-            yield Static("Looking for where it errs …", id="looking")
+            yield Static("Looking for its errors …", id="looking")
 
     def update_now(self) -> None:
         """Draw the curves again, in the colours of the theme."""
@@ -348,13 +348,16 @@ class CompareScreen(AppScreen, actions="compare"):
     def _format_verdict(self, left: Result, right: Result) -> Text:
         difference = log_loss_difference(left, right)
         if difference is None:
-            return Text("Evaluated on different reviews: their figures can't be compared.", "bold")
+            return Text(
+                "They were evaluated on different reviews, so their figures can't be compared.",
+                "bold",
+            )
         equivalence = self.session.config.equivalence
         verdict = decide_verdict(difference, equivalence=equivalence)
         heading = {
             "better": f"Better: {readable_name(left.configuration)}",
             "worse": f"Better: {readable_name(right.configuration)}",
-            "as good": "Each is as good as the other",
+            "as good": "Both are equally good",
             "can't tell yet": "These reviews alone do not show which predicts better",
         }[verdict]
         addition = ""

@@ -116,7 +116,7 @@ class ChooseScreen(Dialog):
     ]
 
     def __init__(self, import_summary: Inspection, rows: str, chosen: ChosenIds) -> None:
-        super().__init__("Evaluate only", "Space chooses, Enter evaluates, Esc leaves all as it is")
+        super().__init__("Evaluate only", "Space selects, Enter evaluates, Esc changes nothing")
         self._import_summary = import_summary
         self._rows = rows
         self._chosen = chosen
@@ -127,7 +127,7 @@ class ChooseScreen(Dialog):
         selections += self._make_selections("deck", self._import_summary.decks, deck_ids)
         yield SelectionList(*selections)
         with Horizontal():
-            yield Static("None chosen: all are evaluated.")
+            yield Static("If none is selected, all are evaluated.")
             yield Button("Evaluate", variant="primary", compact=True)
 
     def _make_selections(
@@ -172,7 +172,7 @@ class FamiliesScreen(Dialog):
     BINDINGS: ClassVar[list[Any]] = [("escape,enter,f", "close", "Close")]
 
     def __init__(self, families: Collection[str], hidden: tuple[str, ...]) -> None:
-        super().__init__("Families of models", "Space chooses, Esc closes")
+        super().__init__("Families of models", "Space selects, Esc closes")
         self._families = families
         self._hidden = hidden
 
@@ -217,7 +217,7 @@ class ExportScreen(Dialog):
     ]
 
     def __init__(self, source: Path, basis: str) -> None:
-        super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
+        super().__init__("Export a report", "Tab moves on, Enter writes, Esc closes")
         self._source = source
         self._basis = basis
         self._path_to_confirm: Path | None = None  # overwritten if the user presses Enter again
@@ -225,7 +225,7 @@ class ExportScreen(Dialog):
     def content(self) -> ComposeResult:
         options = [Option(label, id=form) for form, label in _FORM_LABELS.items()]
         yield OptionList(*options, compact=True)
-        yield Static("It is written to this file or folder:")
+        yield Static("Write the report to this file or folder:")
         yield Input(
             str(Path.cwd() / f"{_REPORT_NAME}.html"),
             highlighter=HarmlessHighlighter(),
@@ -287,10 +287,10 @@ class ExportScreen(Dialog):
             self._show_message(printable(error, None), "Write")
             return
         if is_taken and self._path_to_confirm != path:
-            reason = "There is such a file"
+            reason = "This file exists already: overwrite it"
             if is_folder:
-                reason = f"The folder has {form.upper()} files"
-            self._show_message(f"{reason}: Overwrite replaces it, or name another.", "Overwrite")
+                reason = f"This folder already has {form.upper()} files: overwrite them"
+            self._show_message(f"{reason}, or choose another name.", "Overwrite")
             self._path_to_confirm = path
             return
         self.dismiss(ExportRequest(form, path, self.query_one(Checkbox).value))

@@ -97,10 +97,10 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         if len(summary.rows) > 1:
             notes.append(f"• {EXPLANATION_OF_RULES}")
         if summary.deleted_cards == 1:
-            notes.append("• 1 card is deleted; its entries are still there.")
+            notes.append("• 1 card was deleted; its entries are still there.")
         elif summary.deleted_cards:
             notes.append(
-                f"• {summary.deleted_cards:,} cards are deleted; "
+                f"• {summary.deleted_cards:,} cards were deleted; "
                 f"their {summary.entries_of_deleted_cards:,} entries are still there."
             )
         if summary.fsrs_enabled is not None:

@@ -198,7 +198,7 @@ class OpenScreen(AppScreen, actions="open"):
         option_before = choices.highlighted_option
         id_before = option_before.id if option_before else None
         if typed:
-            choices.border_title = "What fits"
+            choices.border_title = "Matches"
             choices.set_options(self._build_completions(typed))
         else:
             choices.border_title = "Or choose"
@@ -215,7 +215,7 @@ class OpenScreen(AppScreen, actions="open"):
         """Return the paths that begin with the typed text, or a line that says there are none."""
         matching_paths = _complete_path(typed)
         if not matching_paths:
-            return [Option(Text("nothing here begins so", "dim"), disabled=True)]
+            return [Option(Text("nothing here begins with this", "dim"), disabled=True)]
         return [Option(Text(printable(path)), id=f"path:{path}") for path in matching_paths]
 
     def _build_choices(self) -> Iterator[Option]:

@@ -190,7 +190,7 @@ class RunScreen(AppScreen, actions="run"):
         elif evaluation.is_running and evaluation.cancelled:
             text = "stopping …"
         elif evaluation.is_running:
-            text = f"{evaluation.finished_count} of {model_count} · {duration} gone"
+            text = f"{evaluation.finished_count} of {model_count} · {duration} elapsed"
             seconds_left = estimate_seconds_left(evaluation, now)
             if seconds_left is not None:
                 text += f", about {formats.format_duration(seconds_left)} left"
@@ -275,8 +275,8 @@ class RunScreen(AppScreen, actions="run"):
         self.query_one("#more").set_class(False, "-with-result")
         self.query_one("#reason", Static).update(
             Text(
-                "Anki cannot schedule with these models. They are evaluated all the same, and each "
-                "has its place among all models. Press Enter to show them."
+                "Anki cannot schedule with these models, but they are evaluated too, and each has "
+                "its place among all models. Press Enter to show them."
             )
         )
         self.query_one(CalibrationChart).show(None)

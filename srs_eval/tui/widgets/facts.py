@@ -185,7 +185,7 @@ def render_figures(figures: Sequence[tuple[str, str, str]]) -> WidthDependent:
 def render_loss_breakdown(breakdown: LossBreakdown) -> WidthDependent:
     """Render what a model's loss consists of: skill, parts, reviews before and history."""
     sections: list[Text | WidthDependent] = [
-        Text("\nSkill, and the Brier score in parts", "bold"),
+        Text("\nSkill, and the parts of the Brier score", "bold"),
         render_figures(list_loss_figures(breakdown)),
     ]
     for make_table in (make_loss_by_reviews_table, make_loss_by_fold_table):
@@ -200,7 +200,7 @@ def render_parameter_table(result: Result, log: ReviewLog | None) -> WidthDepend
     """Render the parameters fitted for the last fold, numbered w0, w1 ... per partition."""
     partitions = result.parameters
     if not partitions:
-        return Text("This model has no parameters that could be listed.", "dim")
+        return Text("This model has no parameters that can be listed.", "dim")
 
     def draw(width: int) -> Text:
         columns = max(1, min(7, width // _PARAMETER_WIDTH))
