@@ -574,7 +574,7 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         flags.resolve("HLRX-tuned")
     with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
         flags.with_ledger(tmp_path, "HLR").resolve("HLR,AVG-tuned")
-    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" is 2'):
+    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" means 2'):
         flags.resolve_reference("HLR,AVG")
 
 
