@@ -257,16 +257,16 @@ async def test_report_shows_progress_and_can_be_cancelled(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await wait_until(pilot, lambda: "report 2 of 9" in screen_text(app))
+        await wait_until(pilot, lambda: "report: step 2 of 9" in screen_text(app))
         await pilot.press("m")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
-        await wait_until(pilot, lambda: "report 2 of 9" in screen_text(app))
+        await wait_until(pilot, lambda: "report: step 2 of 9" in screen_text(app))
         await pilot.press("x")
         await wait_until(pilot, lambda: "one at a time" in " ".join(app.notices))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await wait_until(pilot, lambda: not app.session.reports.progress)
-        assert "report 2 of 9" not in screen_text(app)
+        assert "report: step 2 of 9" not in screen_text(app)
         await wait_until(pilot, lambda: not app.session.reports.is_alive)
     assert not list(working_folder.iterdir())
 
