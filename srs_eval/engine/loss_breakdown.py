@@ -44,7 +44,7 @@ class LossBreakdown:
     log_loss_skill: float | None  # against AVG; None without AVG, nan if AVG's loss is 0
     brier_skill: float | None
     by_reviews_before: tuple[LossGroup, ...]
-    """By reviews of the card before, of which a day counts one."""
+    """By earlier reviews of the card, of which a day counts one."""
     by_fold: tuple[LossGroup, ...]
     """Fold by fold, with the numbers of the rows before its first and before its last review; empty
     if the folds do not follow one another."""

@@ -564,7 +564,7 @@ def _build_reviews_section(averages: Sequence[stats.Averages], prefix: str) -> l
             range(len(groups)), series, x_label, y_label, ticks=ticks, has_bands=True
         )
         blocks.append(Picture(table.name, table.title, chart, table))
-    return [Section("By reviews of the card before", tuple(blocks), side_by_side=True)]
+    return [Section("By earlier reviews of the card", tuple(blocks), side_by_side=True)]
 
 
 @dataclass(frozen=True)

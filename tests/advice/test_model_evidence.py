@@ -50,7 +50,7 @@ def test_tables_of_errors_count_every_review_once(session: LearnerSession, resul
     tables = build_tables(session, result)
     titles = [
         "By days since the review before",
-        "By reviews of the card before",
+        "By earlier reviews of the card",
         "By lapses of the card before",
         "By hours since the day began",
         "By deck",

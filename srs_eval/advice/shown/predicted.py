@@ -402,7 +402,7 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
 _ERROR_COLUMNS = ("reviews", RECALLED, EXPECTED, MINUS_EXPECTED, LOG_LOSS)
 _ERROR_TITLES = {
     "days": "By days since the review before",
-    "reviews": "By reviews of the card before",
+    "reviews": "By earlier reviews of the card",
     "lapses": "By lapses of the card before",
     "hours": "By hours since the day began",
     "deck": "By deck",
