@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from srs_eval.benchmark.plan import (
@@ -26,15 +27,17 @@ from srs_eval.benchmark.plan import (
     Ended,
     PendingUnits,
     Tasks,
+    TrainingOnOthers,
     find_error,
     open_backend,
     survey_dataset,
 )
 from srs_eval.benchmark.setup import add_label, check_name, make_setup, remove_label
 from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audit_folder
+from srs_eval.benchmark.user_parts import PartTraining, check_user_split, plan_trainings
 from srs_eval.data.dataset_hub import load_plausible
 from srs_eval.data.datasets import Dataset
-from srs_eval.data.errors import InputError, NotEnoughData, install_hint
+from srs_eval.data.errors import InputError, NotEnoughData, install_hint, shorten
 from srs_eval.data.file_contents import file_digest
 from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.readers.features import add_features, read_features
@@ -95,7 +98,8 @@ def run_batch(
     """Evaluate the units of users x configurations that `out` lacks.
 
     Yields Planned, a UnitDone for each unit, and Ended; before them CheckingModels if user-supplied
-    models are checked for reading the future. The files in `out` (except `timing/`) do not depend
+    models are checked for reading the future, and TrainingOnOthers before the first unit while
+    models are trained on other users. The files in `out` (except `timing/`) do not depend
     on `jobs`, on interruptions or on the order of events. Closing the iterator, or an exception
     such as KeyboardInterrupt, ends all workers; the units that they had finished are kept.
 
@@ -113,6 +117,7 @@ def run_batch(
     file_makers = file_makers or {}
     events = TaskEvents()
     _check_batch_inputs(out, dataset, configurations, context)
+    check_user_split(configurations, context, engine)
     if isinstance(session_factory, _PredictionFile):
         session_factory.check_reviews(dataset, users)
     jobs = count_cores() if jobs is None else max(1, jobs)
@@ -120,10 +125,12 @@ def run_batch(
     prediction_digests = {}
     if isinstance(session_factory, _PredictionFile):
         prediction_digests = session_factory.digests(configurations)
+    all_users = _list_users(dataset, users)
+    trainings = plan_trainings(configurations, all_users, out, fingerprint, context)
     unchecked_models = list_unchecked(configurations, context.features)
     if unchecked_models:
         yield CheckingModels(unchecked_models)
-    setup = make_setup(dataset, fingerprint, configurations, context, prediction_digests)
+    setup = make_setup(dataset, fingerprint, configurations, context, prediction_digests, all_users)
     setup["names"] = naming
     if engine == "local" and _find_device_configurations(configurations, context):
         _check_device(context)  # before the folder is touched
@@ -146,14 +153,26 @@ def run_batch(
                     on_message=events.put,
                 )
                 backend = stack.enter_context(opening)
-            yield pending.make_plan(fingerprint, backend, engine)
+            pending_trainings = _find_pending_trainings(trainings, pending.tasks)
+            yield pending.make_plan(fingerprint, backend, engine, len(pending_trainings))
             if backend is not None:
+                failures = yield from _train_on_others(
+                    pending_trainings, backend, events, dataset, context, store
+                )
+                tasks, failed_units = _split_off_failed(pending.tasks, trainings, failures)
                 runner = _TaskRunner(
-                    backend, events, dataset, configurations, context, file_makers, session_factory
+                    backend,
+                    events,
+                    dataset,
+                    configurations,
+                    context,
+                    file_makers,
+                    session_factory,
+                    trainings,
                 )
                 next_publication = time.monotonic() + publish_seconds
                 try:
-                    for unit in runner.run(pending.tasks):
+                    for unit in chain(failed_units, runner.run(tasks)):
                         unit_done = pending.record(unit)
                         start = time.monotonic()
                         if start >= next_publication:
@@ -237,6 +256,7 @@ class _TaskRunner:
     context: Context
     file_makers: Mapping[str, _FileMaker] = field(default_factory=dict)
     session_factory: _SessionFactory = LearnerSession
+    trainings: Sequence[PartTraining] = ()
     running_tasks: dict[Future[list[Unit]], _UserTask] = field(default_factory=dict)
 
     def run(self, tasks: Tasks) -> Iterator[Unit]:
@@ -300,7 +320,7 @@ class _TaskRunner:
             self.dataset.folder.absolute(),  # a cluster's workers may start in another folder
             task.user,
             configurations,
-            self.context,
+            replace(self.context, other_users_weights=_find_weights(self.trainings, task.user)),
             self.file_makers,
             self.session_factory,
         )
@@ -425,6 +445,128 @@ def _read_peak_mb() -> float:
         units_per_mb = 1 << 20 if sys.platform == "darwin" else 1 << 10  # bytes or kilobytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / units_per_mb
     return 0.0
+
+
+# --- training on the users of other parts (`benchmark.user_parts`)
+
+
+def _list_users(
+    dataset: Dataset, users: Sequence[int] | Mapping[str, Sequence[int]] | None
+) -> list[int]:
+    """Return the users of a batch, ascending."""
+    if users is None:
+        return sorted(dataset.users)
+    if isinstance(users, Mapping):
+        users = list(set().union(*users.values()))
+    return sorted(map(int, users))
+
+
+def _find_weights(trainings: Sequence[PartTraining], user: int) -> dict[str, Path]:
+    """Return the files of weights that were not trained on a user, by configuration."""
+    return {
+        training.configuration.name: training.path
+        for training in trainings
+        if user in training.evaluated_users
+    }
+
+
+def _find_pending_trainings(trainings: Sequence[PartTraining], tasks: Tasks) -> list[PartTraining]:
+    """Return the trainings whose weights are missing, and which some task needs.
+
+    Configurations may share weights. A model that lacks a package is skipped, and not trained.
+    """
+    pending: dict[Path, PartTraining] = {}
+    for training in trainings:
+        configuration = training.configuration
+        is_needed = any(
+            user in training.evaluated_users and configuration.name in names
+            for user, names in tasks
+        )
+        can_run = not install_hint(configuration.model.needs)
+        if is_needed and can_run and training.path not in pending and not training.is_done:
+            pending[training.path] = training
+    return list(pending.values())
+
+
+def _train_on_others(
+    trainings: Sequence[PartTraining],
+    backend: Backend,
+    events: TaskEvents,
+    dataset: Dataset,
+    context: Context,
+    store: ResultStore,
+) -> Generator[BatchEvent, None, dict[Path, tuple[str, str]]]:
+    """Train in workers, and store each file of weights as soon as it is trained.
+
+    Returns why trainings failed, by the path of their weights: a sentence, and a traceback if the
+    failure was unexpected.
+    """
+    failures: dict[Path, tuple[str, str]] = {}
+    folder = dataset.folder.absolute()
+    running: dict[Future[bytes], PartTraining] = {}
+    for training in trainings:
+        future = events.submit(backend.executor, _train_part, folder, training, context)
+        running[future] = training
+    fractions = dict.fromkeys(running, 0.0)
+    while running:
+        event = events.next_event(timeout=0.5)
+        if event is None:
+            continue
+        future, message = event
+        if message is DONE:
+            training = running.pop(future)
+            fractions[future] = 1.0
+            error = find_error(future)
+            if error is None:
+                store.save_weights(training.path, future.result())
+            elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
+                raise error
+            else:
+                failures[training.path] = describe_failure(error)
+        else:
+            fractions[future] = message
+        yield TrainingOnOthers(
+            len(trainings) - len(running),
+            len(trainings),
+            sum(fractions.values()) / len(trainings),
+        )
+    return failures
+
+
+def _train_part(folder: Path, training: PartTraining, context: Context) -> bytes:
+    """Train for one part, and return the content of the file of weights; a worker runs this."""
+    try:
+        return training.run(_open_dataset(folder), context)
+    finally:
+        if context.device != "cpu" and not release_device(context):
+            os._exit(_LOST_DEVICE_EXIT_CODE)
+
+
+def _split_off_failed(
+    tasks: Tasks, trainings: Sequence[PartTraining], failures: Mapping[Path, tuple[str, str]]
+) -> tuple[Tasks, list[Unit]]:
+    """Return the tasks that can run, and the failed units of those that lack weights.
+
+    `failures` are from `_train_on_others`.
+    """
+    if not failures:
+        return tasks, []
+    remaining_tasks: Tasks = []
+    units = []
+    for user, names in tasks:
+        weights = _find_weights(trainings, user)
+        remaining_names = []
+        for name in names:
+            path = weights.get(name)
+            if path is None or path not in failures:
+                remaining_names.append(name)
+                continue
+            reason, detail = failures[path]
+            reason = shorten(f"training on other users failed: {reason}")
+            units.append(Unit(name, user, "failed", reason=reason, detail=detail))
+        if remaining_names:
+            remaining_tasks.append((user, tuple(remaining_names)))
+    return remaining_tasks, units
 
 
 # --- external predictions of many users

@@ -33,6 +33,8 @@ SPLITS: tuple[tuple[str, tuple[tuple[str, int, int], ...]], ...] = (
 """Rows of the drawing of splits: a label, and bars with their kind, first part and parts."""
 SPLITS_LEFT = 196
 SPLITS_PART_WIDTH = 84
+USERS_LEFT = 84
+USERS_PART_WIDTH = 120
 STYLE = """
     text { font: 14px system-ui, "DejaVu Sans", sans-serif; fill: #24292f }
     .page { fill: #ffffff; stroke: #d0d7de }
@@ -128,6 +130,39 @@ def draw_splits() -> str:
     return draw_page(title, shapes, TOP + len(SPLITS) * ROW_HEIGHT + 8)
 
 
+def draw_users() -> str:
+    """Draw a row for each part of the users, with the parts that a model is first trained on."""
+    shapes = []
+    end = USERS_LEFT + FOLDS * USERS_PART_WIDTH - GAP
+    shapes.append(draw_text("All users, dealt at random into five parts", USERS_LEFT, 26))
+    shapes.append(f'<path class="axis" d="M{USERS_LEFT} 40H{end}"/>')
+    for evaluated in range(1, FOLDS + 1):
+        row = evaluated - 1
+        line = TOP + row * ROW_HEIGHT + BAR_HEIGHT / 2 + 5
+        shapes.append(draw_text(f"part {evaluated}", 20, line))
+        for part in range(1, FOLDS + 1):
+            is_evaluated = part == evaluated
+            shapes.append(
+                draw_bar(
+                    "predicted" if is_evaluated else "fitted",
+                    row,
+                    part,
+                    left=USERS_LEFT,
+                    part_width=USERS_PART_WIDTH,
+                )
+            )
+            middle = USERS_LEFT + (part - 1) * USERS_PART_WIDTH + (USERS_PART_WIDTH - GAP) / 2
+            if is_evaluated:
+                shapes.append(draw_text("evaluated", middle, line, "middle on-colour"))
+            else:
+                shapes.append(draw_text("trained on", middle, line, "middle"))
+    below = TOP + FOLDS * ROW_HEIGHT + 16
+    note = "Each evaluated user’s own reviews are then split by time into the five folds."
+    shapes.append(draw_text(note, USERS_LEFT, below))
+    title = "A split by users: for each part, a model is first trained on the users of the others"
+    return draw_page(title, shapes, below + 18)
+
+
 def draw_page(title: str, shapes: Sequence[str], height: int) -> str:
     """Return a drawing of these shapes on a page with a border."""
     page = f'<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>'
@@ -142,7 +177,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--to", type=Path, default=Path("docs"))
     options = parser.parse_args()
-    for name, drawing in (("folds", draw_folds()), ("splits", draw_splits())):
+    drawings = {"folds": draw_folds(), "splits": draw_splits(), "users": draw_users()}
+    for name, drawing in drawings.items():
         (options.to / f"{name}.svg").write_text(drawing, encoding="utf-8")
 
 

@@ -182,7 +182,7 @@ def run_audit(
             raise InputError(
                 f"{configuration.name} trains on what it is evaluated on: no audit can be made."
             )
-        if configuration.protocol.has_own_split:
+        if configuration.protocol.has_own_split or configuration.is_trained_on_other_users:
             raise InputError(
                 f"{configuration.name}: an audit tunes trainings on the benchmark's folds; leave "
                 "other splits out."

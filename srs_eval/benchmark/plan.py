@@ -68,6 +68,16 @@ class Planned:
     expected_seconds: float = 0  # rough estimate, including worker start and compilation
     compile_seconds: float = 0  # part of `expected_seconds`; 0 on a remote cluster
     damaged_lines: int = 0  # damaged or torn lines of the journals
+    trainings: int = 0  # on other users, before their results serve units
+
+
+@dataclass(frozen=True)
+class TrainingOnOthers:
+    """Models are being trained on other users than those that they will be evaluated on."""
+
+    trained: int  # trainings that have ended
+    trainings: int
+    fraction_done: float  # of all trainings, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class Ended:
     skipped: int
 
 
-BatchEvent = CheckingModels | Planned | UnitDone | Ended
+BatchEvent = CheckingModels | Planned | TrainingOnOthers | UnitDone | Ended
 
 
 def survey_dataset(dataset: Dataset) -> tuple[str, dict[int, int]]:
@@ -183,8 +193,13 @@ class PendingUnits:
             fraction = self._expected_done_seconds / self._expected_total_seconds
         return UnitDone(unit, finished, fraction)
 
-    def make_plan(self, fingerprint: str, backend: Backend | None, engine: str) -> Planned:
-        """Plan the work on a backend (None: there is none); `fingerprint` is the data set's."""
+    def make_plan(
+        self, fingerprint: str, backend: Backend | None, engine: str, trainings: int = 0
+    ) -> Planned:
+        """Plan the work on a backend (None: there is none).
+
+        `fingerprint` is the data set's; so many `trainings` on other users come first.
+        """
         jobs = 0
         compile_seconds = 0.0
         seconds = 0.0
@@ -206,6 +221,7 @@ class PendingUnits:
             expected_seconds=seconds,
             compile_seconds=compile_seconds,
             damaged_lines=self._store.damaged_line_count,
+            trainings=trainings,
         )
 
     def _pending_configurations(self) -> list[Configuration]:

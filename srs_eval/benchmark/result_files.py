@@ -90,6 +90,8 @@ class ResultFile:
     """The batch's record of an unknown model: words, inputs, parameters."""
     recorded_parameter_count: int | None = None  # the batch's, if the configuration has none
     name_in_raw: str = ""  # name of its folder of predictions: a batch's is the canonical name
+    user_parts: int = 0
+    """Number of parts of users, if the model was first trained on the users of other parts."""
     seed: int = 0  # the protocol's, as far as the batch recorded it
     name_without_seed: str = ""  # the same for all seeds of a configuration
 
@@ -287,7 +289,11 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     invalid_reason = leak_label(entry.get("check", ""))
     if invalid_reason:
         label = f"{label} ({invalid_reason})"
-    seed = entry.get("protocol", {}).get("seed", 0)
+    recorded_flags = entry.get("protocol", {})
+    seed = recorded_flags.get("seed", 0)
+    user_parts = 0
+    if recorded_flags.get("split") == "users":
+        user_parts = recorded_flags.get("n_splits", Protocol.n_splits)
     missing_counts = [line["lacks"] for line in lines.values() if "lacks" in line]
     unused_counts = [line["unused"] for line in lines.values() if "unused" in line]
     return ResultFile(
@@ -310,6 +316,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         predictions_digest=entry.get("predictions", "?") if missing_counts else "",
         name_ambiguity=meaning.ambiguity,
         name_in_raw=canonical_name(file_name, setup),
+        user_parts=user_parts,
         seed=seed,
         name_without_seed=remove_seed(meaning.name, entry.get("label", ""), seed),
     )

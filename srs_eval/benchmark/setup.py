@@ -19,6 +19,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
+from srs_eval.benchmark.user_parts import describe_training_users
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, sanitize, shorten
 from srs_eval.data.file_contents import write_atomically
@@ -49,11 +50,13 @@ def make_setup(
     configurations: Sequence[Configuration],
     context: Context,
     prediction_digests: Mapping[str, str],
+    users: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Collect what results depend on, as `OUT/setup.json` stores it.
 
     Models from the user's own files are checked for mistakes first, which takes time.
-    `prediction_digests` are digests of external prediction files, by configuration name.
+    `prediction_digests` are digests of external prediction files, by configuration name. `users`
+    are those of the batch, on whom models are trained with `--split users`.
     """
     options = context.settings()
     del options["user"]  # every unit has its own user
@@ -64,6 +67,9 @@ def make_setup(
         entries[configuration.name] = _make_configuration_entry(
             configuration, context, prediction_digests, mistake
         )
+        training_users = describe_training_users(configuration, users)
+        if training_users:
+            entries[configuration.name]["pretrained"] = training_users
     return {
         "srs_eval": VERSION,
         "data": {
@@ -320,7 +326,7 @@ def _format_value(value: object) -> str:
         return "on" if value else "off"
     if value is None:
         return "none"
-    text = str(value)
+    text = shorten(str(value))
     is_digest = re.fullmatch("[0-9a-f]{64}", text)
     return text[:8] if is_digest else text
 
@@ -440,6 +446,8 @@ def _depends_on(configuration: Configuration, flag: str) -> bool:
     Any of them may change those of the user's own model, and of an online model with parameters:
     it fits them itself, in the way that FSRS-6 is fitted.
     """
+    if configuration.protocol.split == "users" and flag in ("split", "n_splits"):
+        return configuration.is_trained_on_other_users
     return (
         # these decide which reviews are evaluated
         flag in ("max_seq_len", "n_splits", "split", "train_until")

@@ -30,9 +30,11 @@ from srs_eval.benchmark.setup import (
     merge_setups,
     read_setup,
 )
+from srs_eval.benchmark.user_parts import delete_weights
 from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.file_contents import write_atomically
 from srs_eval.data.outputs import JOURNAL
+from srs_eval.training.networks import is_pretrained_file
 
 Status = Literal["done", "failed", "skipped"]
 _READABLE_FOLDERS = ("result", "timing", "failed", "skipped")
@@ -136,6 +138,7 @@ class ResultStore:
                 self._exit_stack.callback(lock_folder(folder / JOURNAL, refusal))
                 if fresh:
                     self._delete_results(stored, self.configuration_names())
+                    delete_weights(folder, (stored or {}).get("configurations", ()))
                     _delete([folder / SETUP_FILE])
                 self._reconcile_setup(setup, redo)
         except BaseException:
@@ -184,6 +187,16 @@ class ResultStore:
                 write_atomically(path, content)
             _append_line(handle, _make_record(unit))
             self._unpublished.add(unit.configuration)
+
+    def save_weights(self, path: Path, content: bytes) -> None:
+        """Write weights that a batch trained (`user_parts`) to a path in this folder.
+
+        Raises InputError if they cannot be written, or if a file of another origin is there.
+        """
+        with self._report_system_errors():
+            if path.exists() and not is_pretrained_file(path):
+                raise _foreign_file_error(path)
+            write_atomically(path, content)
 
     def has_file(self, kind: str, configuration: str, user: int) -> bool:
         """Return whether a unit has its file of this kind (see `_UNIT_FILES`)."""
@@ -345,7 +358,7 @@ class ResultStore:
         return paths
 
     def _delete_results(
-        self, stored: Mapping[str, Any] | None, configurations: Iterable[str]
+        self, stored: Mapping[str, Any] | None, configurations: Collection[str]
     ) -> None:
         """Delete all files of these configurations.
 
@@ -355,6 +368,7 @@ class ResultStore:
             readable = self._readable_paths(configuration, *FileNaming.possible(stored))
             journal = _journal_path(self.folder, configuration)
             _delete([*readable, *self._unit_file_paths(configuration), journal])
+        delete_weights(self.folder, configurations)
 
     def _reconcile_setup(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
         """Bring the folder into line with a run's set-up, and store both set-ups merged.

@@ -110,7 +110,10 @@ def run(
     names: options.Names = "2025",
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
+    from srs_eval.models.configurations import refuse_user_split
+
     prepare_to_evaluate()
+    refuse_user_split(Protocol(split=split))
     ranking = RankingOptions(
         json=make_absolute(json),
         csv=make_absolute(csv),

@@ -319,7 +319,7 @@ NSplits = Annotated[
     typer.Option("--n_splits", rich_help_panel=_PROTOCOL, help="Evaluate on this many test folds."),
 ]
 Split = Annotated[
-    Literal["time", "cards"],
+    Literal["time", "cards", "users"],
     typer.Option(
         "--split",
         rich_help_panel=_PROTOCOL,
@@ -327,6 +327,20 @@ Split = Annotated[
         help=(
             "Cut the test folds by time, or deal cards into them at random (cards): models then "
             "predict cards that they were not trained on."
+        ),
+    ),
+]
+BatchSplit = Annotated[
+    Literal["time", "cards", "users"],
+    typer.Option(
+        "--split",
+        rich_help_panel=_PROTOCOL,
+        metavar="time|cards|users",
+        help=(
+            "Cut the test folds by time, or deal cards into them at random (cards): models then "
+            "predict cards that they were not trained on. Or deal users into parts at random "
+            "(users): models of your own with a `pretrain` are first trained on the users of the "
+            "other parts; the folds stay those by time."
         ),
     ),
 ]

@@ -73,7 +73,7 @@ def batch(
     equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
     disable_short_term: options.DisableShortTerm = False,
     sched_penalties: options.SchedPenalties = False,
-    split: options.Split = "time",
+    split: options.BatchSplit = "time",
     train_until: options.TrainUntil = "",
     train_months: options.TrainMonths = 0,
     n_splits: options.NSplits = 5,
@@ -113,6 +113,7 @@ def batch(
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import render_raw_parquet, render_raw_table
     from srs_eval.benchmark.setup import add_labels, repeat_with_seeds
+    from srs_eval.benchmark.user_parts import refuse_idle_user_split
     from srs_eval.data.datasets import select_shard
     from srs_eval.engine.session import LearnerSession
     from srs_eval.models.given import FILE_PREDICTIONS
@@ -180,6 +181,8 @@ def batch(
             )
 
         configurations = repeat_with_seeds(resolve_with_seed, label, seed, seeds)
+    _check_user_split(split, shard=shard, predictions=predictions)
+    refuse_idle_user_split(split, configurations)
     model_names = {configuration.model.name for configuration in configurations}
     refuse_unused_weights(context, model_names)
     prediction_file = None
@@ -218,6 +221,21 @@ def batch(
     configuration_names = {configuration.name for configuration in configurations}
     _print_leaderboards(out, configuration_names, set(selected_users))
     return PARTIAL_FAILURE if failed else SUCCESS
+
+
+def _check_user_split(split: str, *, shard: str | None, predictions: Path | None) -> None:
+    """Raise InputError for options that do not go with `--split users`."""
+    if split != "users":
+        return
+    if shard is not None:
+        raise InputError(
+            "--split users trains on the users of all parts, and --shard leaves users out: leave "
+            "one of them out."
+        )
+    if predictions is not None:
+        raise InputError(
+            "--split users and --predictions belong into two commands, which may share --out."
+        )
 
 
 def _run_to_end(

@@ -503,6 +503,18 @@ def parse_id_ranges(ranges: str) -> list[tuple[int, int]]:
     return spans
 
 
+def format_id_ranges(ids: Iterable[int]) -> str:
+    """Return ids as `parse_id_ranges` reads them, ascending: `1-1000,1005`."""
+    spans: list[tuple[int, int]] = []
+    for number in sorted(ids):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return ",".join(texts)
+
+
 # Writing a data set
 
 

@@ -29,7 +29,18 @@ HTML_GENERATOR = f'<meta name="generator" content="srs-eval {VERSION}">'
 _MANIFEST_NAME = ".srs-eval-files"
 JOURNAL = ".journal"
 """The folder in which a batch or an audit records its finished work."""
-_BATCH_NAMES = ("setup.json", "result", "timing", "failed", "skipped", "raw", "evaluation")
+PRETRAINED = "pretrained"
+"""The folder in which a batch keeps weights that it trained on other users."""
+_BATCH_NAMES = (
+    "setup.json",
+    "result",
+    "timing",
+    "failed",
+    "skipped",
+    "raw",
+    "evaluation",
+    PRETRAINED,
+)
 _AUDIT_NAMES = ("audit.json", "ledger.json", "published", "tuned")
 RESULT_NAMES = frozenset((*_BATCH_NAMES, *_AUDIT_NAMES))
 """The other names that a batch or an audit writes, beside its journal."""

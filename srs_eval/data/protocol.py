@@ -21,8 +21,11 @@ _Clock = Literal["seconds", "study-days", "days"]
 each from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
 _Partitions = Literal["none", "deck", "preset"]
-_Split = Literal["time", "cards"]
-"""Order in which reviews are dealt into folds: by time (srs-benchmark), or at random by card."""
+_Split = Literal["time", "cards", "users"]
+"""What is dealt into parts: reviews by time (srs-benchmark), cards at random, or users at random.
+
+With "users", a model is first trained on the users of the other parts; each user's own reviews are
+then split by time into five folds, as without it."""
 
 _CHOICES = {
     "rows": get_args(_Rows),
@@ -59,7 +62,7 @@ class Protocol:
     """Train before this day and evaluate from it on, in one fold: a date ("2024-01-31"), or a
     number of days since the learner's first review ("365"). Numbers and dates are taken, too."""
     train_months: int = 0  # train only on so many months before the evaluated reviews; 0: on all
-    n_splits: int = 5
+    n_splits: int = 5  # folds or, with `split="users"`, parts of users
     batch_size: int = 512
     max_seq_len: int = 64
     gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)
@@ -92,8 +95,10 @@ class Protocol:
         """Return the flags that decide which reviews are evaluated, all others at their defaults.
 
         Configurations for which this is equal are evaluated on the same reviews of a log, after
-        trainings on reviews of the same time.
+        trainings on reviews of the same time. Which other users a model was trained on changes
+        neither.
         """
+        folds = self.without_user_split()
         # Equalized tests evaluate the same reviews as a protocol without `secs`.
         secs = self.secs and not self.equalize_test_with_non_secs
         # If histories do not hold same-day reviews, these are gone before folds are cut.
@@ -104,10 +109,10 @@ class Protocol:
             secs=secs,
             train_equals_test=self.train_equals_test,
             no_test_same_day=keeps_same_day and self.no_test_same_day,
-            split=self.split,
+            split=folds.split,
             train_until=self.train_until,
             train_months=self.train_months,
-            n_splits=self.n_splits,
+            n_splits=folds.n_splits,
             max_seq_len=self.max_seq_len,
             known_decks_only=self.known_decks_only and not secs,
         )
@@ -115,7 +120,8 @@ class Protocol:
     @property
     def has_own_split(self) -> bool:
         """Return whether reviews are split in another way than srs-benchmark splits them."""
-        return self != self.with_published_split()
+        folds = self.without_user_split()
+        return folds != folds.with_published_split()
 
     @property
     def is_until_date(self) -> bool:
@@ -124,7 +130,14 @@ class Protocol:
 
     def with_published_split(self) -> Protocol:
         """Return the protocol with folds by time, each trained on everything before it."""
-        return replace(self, split="time", train_until="", train_months=0)
+        folds = self.without_user_split()
+        return replace(folds, split="time", train_until="", train_months=0)
+
+    def without_user_split(self) -> Protocol:
+        """Return the protocol of the folds into which each user's own reviews are split."""
+        if self.split != "users":
+            return self
+        return replace(self, split="time", n_splits=Protocol.n_splits)
 
     def without_training_flags(self) -> Protocol:
         """Return the protocol with all flags that only affect training at their defaults.
@@ -133,7 +146,7 @@ class Protocol:
         """
         defaults = Protocol()
         return replace(
-            self,
+            self.without_user_split(),
             recency=defaults.recency,
             gamma=defaults.gamma,
             batch_size=defaults.batch_size,

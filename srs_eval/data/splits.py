@@ -2,16 +2,19 @@
 
 Without a flag, these are the five folds of srs-benchmark (scikit-learn's TimeSeriesSplit). Other
 splits are by date (`train_until`), with a window of training (`train_months`), and by card
-(`split="cards"`); docs/protocol.md draws them.
+(`split="cards"`); docs/protocol.md draws them. A split by users (`split="users"`) leaves the folds
+of each user as they are: `deal_users` says on which other users a model is trained first.
 
 All positions are those of one learner's trials, ascending; n is the number of trials.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.protocol import Protocol
@@ -59,7 +62,7 @@ def choose_tests(
         if not len(test):
             raise NotEnoughData(f"no reviews from {describe_cut(protocol)} on")
         return [test]
-    starts = split_time_series(len(day), protocol.n_splits)
+    starts = split_time_series(len(day), protocol.without_user_split().n_splits)
     size = len(day) - starts[-1]
     if protocol.train_equals_test:
         # Upstream trains on all trials and evaluates all from the fold's start on.
@@ -119,15 +122,39 @@ def deal_cards(card_id: IntArray, parts: int) -> IntArray:
     """Deal cards at random into parts; return each card's part (shape of `card_id`), from 0.
 
     The part of a card depends on its id and on the number of parts alone, so that it stays when
-    other cards come or go. Ids are scattered by the finaliser of SplitMix64 (Steele, Lea & Flood,
-    2014, OOPSLA '14).
+    other cards come or go.
     """
-    z = card_id.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    dealt: IntArray = (_scatter(card_id) % np.uint64(parts)).astype(np.int64)
+    return dealt
+
+
+def deal_users(users: Sequence[int], parts: int) -> list[tuple[int, ...]]:
+    """Deal users at random into parts whose sizes differ by one at most; each part is ascending.
+
+    The parts depend on the users' ids and on the number of parts alone, not on the order of
+    `users`. Raises InputError if there are fewer users than parts.
+    """
+    user_ids = np.unique(np.array(users, np.int64))
+    if len(user_ids) < parts:
+        raise InputError(
+            f"--split users cannot deal {format_count(len(user_ids), 'user')} into {parts} parts: "
+            "choose more users, or fewer parts with --n_splits."
+        )
+    shuffled = user_ids[np.argsort(_scatter(user_ids), kind="stable")]
+    return [tuple(sorted(shuffled[part::parts].tolist())) for part in range(parts)]
+
+
+def _scatter(ids: IntArray) -> NDArray[np.uint64]:
+    """Return a pseudorandom number for each id, always the same for the same id.
+
+    It is the finaliser of SplitMix64 (Steele, Lea & Flood, 2014, OOPSLA '14), which gives different
+    ids different numbers.
+    """
+    z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
-    dealt: IntArray = (z % np.uint64(parts)).astype(np.int64)
-    return dealt
+    return z
 
 
 def describe_cut(protocol: Protocol) -> str:

@@ -43,7 +43,11 @@ from srs_eval.engine.workers import (
     WorkersCannotStart,
     send,
 )
-from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.configurations import (
+    Configuration,
+    refuse_user_split,
+    resolve_configurations,
+)
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 
@@ -69,6 +73,7 @@ def evaluate(
         InputError: Names or flags are unusable. Raised before the first event.
     """
     protocol = protocol or Protocol()
+    refuse_user_split(protocol)
     context = context or Context()
     log = add_features(log, context.features)
     if log.user is not None and not context.user:

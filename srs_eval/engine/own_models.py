@@ -254,23 +254,34 @@ class _LazyTrials(Sequence[Trials]):
 
 
 def pretrain_on_users(
-    model: Model, dataset: Dataset, users: Sequence[int], context: Context
+    model: Model,
+    dataset: Dataset,
+    users: Sequence[int],
+    context: Context,
+    protocol: Protocol | None = None,
+    *,
+    leaves_out_unreadable: bool = False,
 ) -> tuple[Arrays, tuple[str, ...]]:
     """Pretrain a model; return its weights and sketches of the users with enough reviews.
 
-    `context.record` gets the settings of the training and its losses.
+    The users' trials are those of `protocol`, or without it those of the model's standard
+    configuration. `context.record` gets the settings of the training and its losses. With
+    `leaves_out_unreadable`, users whose files cannot be read are left out, too.
 
     Raises:
         InputError: The model has no `pretrain`, or fewer than two users have enough reviews.
     """
     if not isinstance(model, TrainedModel) or model.pretrain is None:
         raise InputError(f"{model.name} has no pretrain; docs/adding-a-model.md describes it.")
-    protocol = resolve_configurations(model.name)[0].protocol
+    trials_protocol = protocol or resolve_configurations(model.name)[0].protocol
+    reasons_to_leave_out: tuple[type[Exception], ...] = (NotEnoughData,)
+    if leaves_out_unreadable:
+        reasons_to_leave_out = (NotEnoughData, InputError)
 
     @lru_cache(_CACHED_USERS)
     def prepare_user_trials(user: int) -> Trials:
         log = add_features(load_plausible(dataset, user), context.features)
-        trials = LearnerSession(log).trials(protocol)
+        trials = LearnerSession(log).trials(trials_protocol)
         if model.file is None:
             return trials
         rows = trials.source[1]
@@ -278,7 +289,7 @@ def pretrain_on_users(
 
     sketch_by_user: dict[int, str] = {}
     for user in users:
-        with suppress(NotEnoughData):
+        with suppress(*reasons_to_leave_out):
             sketch_by_user[user] = sketch_of(prepare_user_trials(user).source[0])
     usable = list(sketch_by_user)
     if len(usable) < 2:

@@ -225,6 +225,12 @@ class Configuration:
         return learns and not self.is_baseline
 
     @property
+    def is_trained_on_other_users(self) -> bool:
+        """Return whether it is first trained on the users of other parts (`--split users`)."""
+        is_trained = isinstance(self.model, TrainedModel) and self.model.pretrain is not None
+        return is_trained and self.protocol.split == "users"
+
+    @property
     def member_configurations(self) -> list[Configuration]:
         """Configurations that its model combines, with its flags.
 
@@ -674,6 +680,15 @@ def _check_flags(protocol: Protocol) -> None:
         raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")
 
 
+def refuse_user_split(protocol: Protocol) -> None:
+    """Raise InputError for a split by users where only one user is evaluated."""
+    if protocol.split == "users":
+        raise InputError(
+            "--split users trains models on other people, so it needs a data set of many users: "
+            "`srs-eval batch` has it."
+        )
+
+
 def _check_split(protocol: Protocol) -> None:
     """Raise InputError for flags that say nothing about a split, or contradict it."""
     if not protocol.has_own_split:
@@ -685,7 +700,7 @@ def _check_split(protocol: Protocol) -> None:
                     f"--{flag.replace('_', '-')} splits by time and --split cards by card: leave "
                     "one out."
                 )
-    if protocol.train_until and protocol.n_splits != Protocol.n_splits:
+    if protocol.train_until and protocol.without_user_split().n_splits != Protocol.n_splits:
         raise InputError("--train-until makes one fold: leave --n_splits out.")
     if protocol.train_equals_test:
         raise InputError(

@@ -11,6 +11,7 @@ from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,15 @@ def fit_last_fold(
         return _FoldFitter(model, task).fit_last_fold(parameters)
 
 
+def _find_other_users_weights(task: HeldOutTask) -> Path:
+    """Return the file of weights that a batch trained on the users of other parts."""
+    name = task.configuration.name
+    path = task.context.other_users_weights.get(name)
+    if path is None:
+        raise InputError(f"{name} has no weights of other users: only a batch trains them.")
+    return path
+
+
 _JOINT_FIT = "parameters of all partitions together"
 
 
@@ -167,7 +177,10 @@ class _FoldFitter:
         context = replace(task.context, hyperparameters=hyperparameters)
         if model.pretrain is not None:
             log, _ = trials.source
-            pretrained = find_pretrained(model.name, log, context)
+            own_file = None
+            if task.configuration.is_trained_on_other_users:
+                own_file = _find_other_users_weights(task)
+            pretrained = find_pretrained(model.name, log, context, own_file)
             if pretrained is not None:
                 context = replace(context, pretrained=pretrained.read_arrays())
                 # The warning is for files that recognise learners only by their user numbers.

@@ -22,6 +22,7 @@ from srs_eval.benchmark.leaderboard import (
 )
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.benchmark.seeds import SeedSpread
+from srs_eval.benchmark.user_parts import describe_other_parts
 from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import METRIC_BY_KEY, better_direction
@@ -172,6 +173,13 @@ def _warn_of_splits(comparison: Comparison) -> list[str]:
         warnings.append(
             f"{capitalize(join_names(labels))} {verb} trained only on the months before the "
             "evaluated reviews; published figures are trained on everything before them."
+        )
+    for parts in sorted({file.user_parts for file in comparison.files} - {0}):
+        labels = [file.label for file in comparison.files if file.user_parts == parts]
+        verb = "was" if len(labels) == 1 else "were"
+        warnings.append(
+            f"{capitalize(join_names(labels))} {verb} first trained on other people: for each of "
+            f"{parts} parts of the users, on those of {describe_other_parts(parts)}."
         )
     return warnings
 

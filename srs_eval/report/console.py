@@ -356,7 +356,7 @@ class BatchProgress(_ProgressLines):
         self._last_message_time = self._start
 
     def show(self, event: object) -> None:
-        from srs_eval.benchmark.plan import CheckingModels, Planned, UnitDone
+        from srs_eval.benchmark.plan import CheckingModels, Planned, TrainingOnOthers, UnitDone
 
         match event:
             case CheckingModels(models=models):
@@ -368,6 +368,11 @@ class BatchProgress(_ProgressLines):
                     say(line)
                 if event.units:
                     self._start_task("", "starting")
+            case TrainingOnOthers():
+                words = f"training on other users: {event.trained:,}/{event.trainings:,} trained"
+                self._show_progress(words, event.fraction_done)
+                if event.trained == event.trainings:
+                    self._start = time.monotonic()  # of the units
             case UnitDone():
                 if event.unit.status == "failed":
                     self._failed += 1
@@ -375,12 +380,17 @@ class BatchProgress(_ProgressLines):
                 self._show_rate(event.fraction_done)
 
     def _show_rate(self, fraction_done: float) -> None:
-        now = time.monotonic()
-        elapsed = max(now - self._start, 1e-9)  # s; never 0, as it divides
+        elapsed = max(time.monotonic() - self._start, 1e-9)  # s; never 0, as it divides
         words = f"{self.finished:,}/{self.units:,} units  {self.finished / elapsed:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
+        self._show_progress(words, fraction_done)
+
+    def _show_progress(self, words: str, fraction_done: float) -> None:
+        """Show how much is done of what has been going on since `_start`."""
         self._update_task("", words, fraction_done)
+        now = time.monotonic()
+        elapsed = max(now - self._start, 1e-9)
         if not self._is_live and now - self._last_message_time >= _PLAIN_PROGRESS_SECONDS:
             self._last_message_time = now
             seconds_left = elapsed * (1 - fraction_done) / max(fraction_done, 1e-9)
@@ -414,6 +424,9 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
             "(first run only)"
         )
     yield words
+    if plan.trainings:
+        trainings = format_count(plan.trainings, "training")
+        yield f"before that, {trainings} on other users, for which no time can be foretold"
     if plan.damaged_lines:
         verb = "is" if plan.damaged_lines == 1 else "are"
         lines = format_count(plan.damaged_lines, "damaged line")

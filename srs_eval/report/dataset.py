@@ -21,6 +21,7 @@ from srs_eval.benchmark.leaderboard import (
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, batch_folder_of, read_folders
 from srs_eval.benchmark.seeds import SeedSpread, compare_seeds, select_first_seeds
 from srs_eval.benchmark.setup import describe_settings, list_model_remarks
+from srs_eval.benchmark.user_parts import describe_other_parts
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.paths import VERSION
@@ -544,6 +545,9 @@ def _collect_remarks(folder: ResultFolder, role: str) -> str:
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
     for file in folder.files:
+        if file.user_parts:
+            others = describe_other_parts(file.user_parts)
+            remarks.append(f"{file.label}: trained on the users of {others}")
         settings = describe_settings(file.configuration) if file.configuration else ""
         if settings:
             remarks.append(f"{file.label}: {settings}")

@@ -19,6 +19,7 @@ from srs_eval.benchmark.leaderboard import WEIGHTINGS, Comparison, compare_files
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.benchmark.seeds import compare_seeds, select_first_seeds
 from srs_eval.benchmark.setup import repeat_with_seeds
+from srs_eval.benchmark.user_parts import refuse_idle_user_split
 from srs_eval.data.arguments import (
     A_FILE_OR_FOLDER,
     NAMES,
@@ -115,6 +116,7 @@ def evaluate_dataset(
 
     configurations = repeat_with_seeds(resolve_with_seed, "", protocol.seed, seeds)
     refuse_in_memory(configurations)
+    refuse_idle_user_split(protocol.split, configurations)
     opened_dataset = open_dataset(dataset)
     selected_users = _select_users(opened_dataset.users, users)
     folder = Path(out).expanduser().absolute()

@@ -86,6 +86,9 @@ class Context:
     `Configuration.hyperparameters`."""
     pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The arrays that `TrainedModel.pretrain` returned, read from `weights` by the engine."""
+    other_users_weights: Mapping[str, Path] = field(default_factory=dict)
+    """Files of weights that a batch trained on other users than the evaluated one, by configuration
+    (`--split users`)."""
     record: TrainingRecord | None = field(default=None, compare=False)
     """Settings and losses that `TrainedModel.pretrain` records; None while models are fitted."""
     tick: Callable[[float], None] = _ignore_progress
@@ -114,7 +117,14 @@ class Context:
         The weights and the table of features are represented by digests of their files.
         """
         settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        for name in ("tick", "hyperparameters", "features", "pretrained", "record"):
+        for name in (
+            "tick",
+            "hyperparameters",
+            "features",
+            "pretrained",
+            "other_users_weights",
+            "record",
+        ):
             del settings[name]
         if not self.seen_users:
             del settings["seen_users"]

@@ -253,6 +253,8 @@ class WeightsOrigin:
     sketches: tuple[str, ...] = ()  # one for the reviews of each of these users
     settings: Mapping[str, Value] = field(default_factory=dict)
     epochs: Sequence[Epoch] = ()
+    left_out: str = ""  # "part 2 of 5" where a batch trained on all parts of its users but this
+    setup: str = ""  # digest of everything else that a batch's training depends on
 
 
 class PretrainedFile(NamedTuple):
@@ -264,10 +266,14 @@ class PretrainedFile(NamedTuple):
     sketches: Sketches | None = None  # of these users; None in files that know only their numbers
     settings: Mapping[str, Value] = {}  # of the training
     epochs: tuple[Epoch, ...] = ()  # of the training, in order
+    left_out: str = ""  # see `WeightsOrigin`
+    setup: str = ""
 
     def __str__(self) -> str:
         """Return the description that set-ups and remarks use."""
-        return f"{self.path.name} ({file_digest(self.path)[:16]}), trained on users {self.users}"
+        return (
+            f"{self.path.name} ({file_digest(self.path)[:16]}), trained on {self._users_in_words}"
+        )
 
     def has_seen(self, log: ReviewLog) -> bool:
         """Return whether it was trained on this person; without sketches, on this user number."""
@@ -278,15 +284,20 @@ class PretrainedFile(NamedTuple):
     def describe_seen(self, log: ReviewLog) -> str:
         """Say that the file was trained on the person with these reviews, which it `has_seen`."""
         name = self.path.name
-        users = self.users
+        users = self._users_in_words
         if self._includes_user(log.user):
-            return f"{name} was trained on users {users}{self.ids_only_warning}"
-        return f"{name} was trained on this person, under another number among its users {users}"
+            return f"{name} was trained on {users}{self.ids_only_warning}"
+        return f"{name} was trained on this person, under another number among its {users}"
 
     @property
     def ids_only_warning(self) -> str:
         """Return the warning that follows the users of a file without sketches, else ""."""
         return f" ({_IDS_ONLY_WARNING})" if self.sketches is None else ""
+
+    @property
+    def _users_in_words(self) -> str:
+        """Return "users 1-5000"; users that were dealt into parts are too many ranges to name."""
+        return f"users outside {self.left_out}" if self.left_out else f"users {self.users}"
 
     def _includes_user(self, user: int | None) -> bool:
         from srs_eval.data.datasets import parse_id_ranges
@@ -308,7 +319,15 @@ def _read_arrays(path: Path, digest: str) -> Arrays:
 def save_pretrained(path: Path, model: str, origin: WeightsOrigin, arrays: Arrays) -> None:
     """Write a file of weights.
 
-    Raises InputError if there are none, if some are not finite, or if they cannot be written.
+    Raises InputError as `encode_pretrained` does, and if the file cannot be written.
+    """
+    write_file(path, encode_pretrained(model, origin, arrays))
+
+
+def encode_pretrained(model: str, origin: WeightsOrigin, arrays: Arrays) -> bytes:
+    """Return the content of a file of weights.
+
+    Raises InputError if there are none, or if some are not finite.
     """
     from safetensors.numpy import save
 
@@ -317,18 +336,29 @@ def save_pretrained(path: Path, model: str, origin: WeightsOrigin, arrays: Array
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"The pretraining of {model} led to numbers that are not finite.")
     description = {"model": model, "version": VERSION, **asdict(origin)}
+    for key in ("left_out", "setup"):
+        if not description[key]:  # only a batch has them
+            del description[key]
     metadata = {_METADATA_KEY: json.dumps(description)}
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_file(path, save(contiguous, metadata))
+    content: bytes = save(contiguous, metadata)
+    return content
 
 
-def find_pretrained(model: str, log: ReviewLog, context: Context) -> PretrainedFile | None:
+def find_pretrained(
+    model: str, log: ReviewLog, context: Context, own_file: Path | None = None
+) -> PretrainedFile | None:
     """Return the model's first file in --weights that was not trained on the learner.
 
-    With `seen_users`, one that was is allowed, too. Returns None if no file is for the model.
-    Raises NotInstalled, so that the model is skipped, if all its files were trained on the learner.
+    `own_file` is the only file that may be used, in the place of those in --weights. With
+    `seen_users`, a file that was trained on the learner is allowed, too. Returns None if no file is
+    for the model. Raises NotInstalled, so that the model is skipped, if all its files were trained
+    on the learner.
     """
-    files = [file for file in _find_pretrained_files(context) if file.model == model]
+    if own_file is not None:
+        files = [read_pretrained_file(own_file)]
+    else:
+        files = [file for file in _find_pretrained_files(context) if file.model == model]
     usable = [file for file in files if context.seen_users or not file.has_seen(log)]
     if files and not usable:
         reasons = ", ".join(file.describe_seen(log) for file in files)
@@ -391,8 +421,10 @@ def _read_metadata_cached(path: Path, modified_ns: int, size: int) -> Pretrained
             sketches = Sketches.of(origin["sketches"]) if "sketches" in origin else None
             epochs = tuple(Epoch(**epoch) for epoch in origin.get("epochs", ()))
             settings = origin.get("settings", {})
+            left_out = origin.get("left_out", "")
+            setup = origin.get("setup", "")
             return PretrainedFile(
-                path, origin["model"], origin["users"], sketches, settings, epochs
+                path, origin["model"], origin["users"], sketches, settings, epochs, left_out, setup
             )
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # another kind of file; the reader of its weights will report what is wrong

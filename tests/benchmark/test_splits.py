@@ -42,6 +42,7 @@ def names_of(models: str, protocol: Protocol, label: str = "") -> list[str]:
         (CARDS, "", ["AVG-split-cards", "SM2-split-cards", "FSRS-6-split-cards"]),
         (UNTIL, "", ["AVG-train_until-40", "SM2-train_until-40", "FSRS-6-train_until-40"]),
         (MONTH, "", ["AVG-train_months-1", "SM2", "FSRS-6-train_months-1"]),
+        (Protocol(split="users", n_splits=3), "", ["AVG", "SM2", "FSRS-6"]),
         (CARDS, "x", ["AVG-x-split-cards", "SM2-x-split-cards", "FSRS-6-x-split-cards"]),
         (Protocol(), "x", ["AVG", "SM2-x", "FSRS-6-x"]),
         (
@@ -269,9 +270,9 @@ def test_a_model_that_is_not_loaded_keeps_its_split(out: Path, tmp_path: Path) -
     ("options", "sentence"),
     [
         (["--train-until", "2024-01-31"], "A data set has no dates, only days counted from each"),
-        (["--train-until", "31.1.2024"], "train_until is a date such as"),
+        (["--train-until", "31.1.2024"], "train_until must be a date such as"),
         (["--split", "cards", "--train-months", "3"], "--train-months splits by time"),
-        (["--split", "users"], "'users' is not one of 'time', 'cards'"),
+        (["--split", "decks"], "'decks' is not one of 'time', 'cards', 'users'"),
     ],
 )
 def test_batch_refuses_in_one_sentence(

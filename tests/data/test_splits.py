@@ -16,7 +16,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import RowKind, find_first_date, select_rows
-from srs_eval.data.splits import count_days, deal_cards
+from srs_eval.data.splits import count_days, deal_cards, deal_users
 from srs_eval.data.trials import Trials, prepare_trials
 from tests.conftest import REPOSITORY
 from tests.helpers.golden import golden_log
@@ -258,3 +258,45 @@ def test_protocol_refuses_other_days(value: Any) -> None:
         InputError, match="train_until must be a date such as '2024-01-31' or a number"
     ):
         Protocol(train_until=value)
+
+
+# --- parts of users
+
+
+def test_users_stay_in_their_parts() -> None:
+    """Check parts that a later version must not change: results would not be comparable."""
+    parts = [(3, 6), (5,), (4,), (1,), (2,)]
+    assert deal_users([1, 2, 3, 4, 5, 6], 5) == parts
+    assert deal_users([6, 1, 5, 2, 4, 3], 5) == parts
+
+
+@given(st.sets(st.integers(0, 10**15), min_size=1, max_size=60), st.integers(2, 8))
+def test_users_are_dealt_into_parts_of_equal_size(users: set[int], parts: int) -> None:
+    assume(len(users) >= parts)
+    dealt = deal_users(sorted(users), parts)
+    assert len(dealt) == parts
+    assert sorted(user for part in dealt for user in part) == sorted(users)
+    sizes = [len(part) for part in dealt]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_parts_of_users_are_not_ranges_of_ids() -> None:
+    means = [sum(part) / len(part) for part in deal_users(range(1, 1001), 5)]
+    assert all(400 < mean < 600 for mean in means)
+
+
+def test_fewer_users_than_parts_are_refused() -> None:
+    with pytest.raises(InputError, match="cannot deal 4 users into 5 parts"):
+        deal_users([1, 2, 3, 4, 4], 5)
+
+
+def test_a_split_by_users_leaves_the_folds_as_they_are() -> None:
+    by_user = trials_of(LEARNER, split="users", n_splits=3)
+    standard = trials_of(LEARNER)
+    assert len(by_user.folds) == 5
+    for fold, expected in zip(by_user.folds, standard.folds, strict=True):
+        assert fold.train.tolist() == expected.train.tolist()
+        assert fold.test.tolist() == expected.test.tolist()
+    protocol = Protocol(split="users", n_splits=3)
+    assert protocol.row_protocol() == Protocol().row_protocol()
+    assert not protocol.has_own_split

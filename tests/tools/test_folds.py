@@ -9,7 +9,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import prepare_trials
 from tests.conftest import REPOSITORY
 from tests.helpers.golden import golden_log
-from tools.folds import PART_WIDTH, draw_folds, draw_splits
+from tools.folds import FOLDS, PART_WIDTH, draw_folds, draw_splits, draw_users
 
 DOCS = REPOSITORY / "docs"
 
@@ -17,6 +17,14 @@ DOCS = REPOSITORY / "docs"
 def test_drawings_in_the_docs_are_what_the_script_draws() -> None:
     assert (DOCS / "folds.svg").read_text(encoding="utf-8") == draw_folds()
     assert (DOCS / "splits.svg").read_text(encoding="utf-8") == draw_splits()
+    assert (DOCS / "users.svg").read_text(encoding="utf-8") == draw_users()
+
+
+def test_drawing_evaluates_each_part_of_users_once() -> None:
+    bars = re.findall(r'<rect class="(\w+)" x="(\d+)" y="(\d+)"', draw_users())
+    evaluated = [(x, y) for kind, x, y in bars if kind == "predicted"]
+    assert len({x for x, _ in evaluated}) == len({y for _, y in evaluated}) == FOLDS
+    assert len(bars) == FOLDS * FOLDS
 
 
 def test_drawing_shows_the_folds_of_the_protocol() -> None:
