@@ -133,6 +133,14 @@ class Act:
         """Return True if the same memory surely costs more minutes."""
         return self.minutes_a_day is not None and self.minutes_a_day.low > 0
 
+    @property
+    def is_by_other_people(self) -> bool:
+        """Return True if FSRS is to be turned on, though one's own reviews do not settle it."""
+        if self.kind != ActKind.TURN_FSRS_ON or self.finding is None:
+            return False
+        difference = self.finding.interval  # log loss of FSRS minus that of SM-2
+        return difference is None or not difference.high < 0
+
 
 def find_acts(
     answers: Sequence[f.Finding], checks: Sequence[f.Check], *, has_active_cards: bool = True
@@ -148,8 +156,8 @@ def find_acts(
     settings: list[Act] = []
     if has_active_cards:
         settings = list(_find_settings_acts(answers, workload))
-    else:  # whatever is wrong with them, these cards are not answered any more
-        checks = [check for check in checks if check.name not in ("hard", "ignored cards")]
+    else:  # these cards are not answered any more, so only a habit of answering matters
+        checks = [check for check in checks if check.name != "ignored cards"]
     habits = sorted(
         _find_habit_acts(answers, checks, workload), key=lambda act: act.worth, reverse=True
     )
@@ -314,8 +322,7 @@ def _make_other_scheduler_act(fit: f.Fit, scheduler: f.Rival, parameters: Act) -
     if verdict_on_fsrs == "worse":
         return Act(ActKind.STAY_WITH_SCHEDULER, probability=f.SURE, scheduler=scheduler.name)
     act = replace(parameters, scheduler=scheduler.name)
-    may_beat_average = fit.conclusion not in ("no better", "worse")
-    if verdict_on_fsrs == "better" and may_beat_average:
+    if verdict_on_fsrs == "better" and fit.seems_to_beat_average:
         return replace(act, kind=ActKind.CHANGE_TO_FSRS, probability=f.SURE)
     return replace(act, kind=ActKind.FIT_FSRS, scheduler_verdict=verdict_on_fsrs)
 

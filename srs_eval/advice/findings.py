@@ -498,6 +498,14 @@ class Fit(Evidence):
     excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
 
     @property
+    def seems_to_beat_average(self) -> bool:
+        """Return whether FSRS predicts at least as well as guessing the average, as far as known.
+
+        Without that, a better log loss than another scheduler's is no reason to change to it.
+        """
+        return self.conclusion not in ("no better", "worse") and not self.saved.estimate < 0
+
+    @property
     def has_older_scheduler(self) -> bool:
         """Return whether SM-2, Anki's older scheduler, predicted these reviews, too.
 

@@ -484,12 +484,19 @@ class PresetRow:
 
 @dataclass(frozen=True)
 class MonthFigure:
-    """Reviews remembered in a month, in per cent; None in a month with too few reviews."""
+    """Reviews remembered in a month, in per cent; None in a month with too few reviews, or none."""
 
     name: str  # "Jul"
     year: str  # "’24" if one of the months is long ago, else ""
     remembered: int | None
     has_few_reviews: bool = False  # the last month is shown however few its reviews are
+
+    @property
+    def figure(self) -> str:
+        """Return what stands below the month's bar: "91", "91?", "few", or "–" without reviews."""
+        if self.remembered is None:
+            return "few" if self.has_few_reviews else "–"
+        return f"{self.remembered}{'?' if self.has_few_reviews else ''}"
 
     @property
     def label(self) -> str:

@@ -372,15 +372,13 @@ def _render_html_item(item: PaneItem) -> str:
     if isinstance(item, MonthBars):
         bars = []
         for month in item.months:
-            figure = "–"
             height = 0.0
             if month.remembered is not None:
-                figure = f"{month.remembered}"
                 above_floor = max(month.remembered - _MONTH_FLOOR_PERCENT, 0)
                 height = above_floor / (100 - _MONTH_FLOOR_PERCENT)
             bars.append(
                 f'<li><i style="height:{_MONTH_HEIGHT_REM * height:.2f}rem"></i>'
-                f"<span>{figure}{' ?' if month.has_few_reviews else ''}</span>"
+                f"<span>{month.figure}</span>"
                 f"{escape(month.label)}</li>"
             )
         scale = f"Remembered by month, in per cent (bars from {_MONTH_FLOOR_PERCENT} to 100):"

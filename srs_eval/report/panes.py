@@ -368,10 +368,9 @@ def _render_months(
         name = month.name if month.year == year else month.year
         year = month.year
         names.append(name.ljust(cell_width), styles["faint"])
-        figure = "–" if month.remembered is None else f"{month.remembered}"
-        if month.has_few_reviews:
-            figure += "?"
-        figures.append(figure.ljust(cell_width), styles["faint" if month.has_few_reviews else ""])
+        figures.append(
+            month.figure.ljust(cell_width), styles["faint" if month.has_few_reviews else ""]
+        )
     lines += [figures, names]
     for line in lines:
         line.rstrip()

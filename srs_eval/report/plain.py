@@ -63,6 +63,8 @@ def _write_pane(pane: Pane) -> Iterator[str]:
                     if month.remembered is not None:
                         note = ", of few reviews" if month.has_few_reviews else ""
                         yield f"{month.label}: {month.remembered} % remembered{note}"
+                    elif month.has_few_reviews:
+                        yield f"{month.label}: few reviews"
 
 
 def _write_bar_note(bar: Bar) -> str:

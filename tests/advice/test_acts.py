@@ -19,8 +19,10 @@ from srs_eval.advice.findings import (
     Retention,
     RetentionCause,
     RetentionPart,
+    Rival,
     get_evidence,
 )
+from srs_eval.advice.shown import sentences
 from srs_eval.advice.shown.acts import describe_act, describe_gain, render_acts
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
@@ -264,7 +266,8 @@ def test_what_anki_lets_the_learner_mend_is_an_act() -> None:
     assert describe_gain(acts[0]) == "it leaves out every card"
     assert describe_act(acts[1]) == "Press Again for what you have forgotten."
     assert describe_gain(acts[1]) == "Hard is 15 % of your answers"
-    assert not find_acts([], [hard, ignored], has_active_cards=False)
+    (habit,) = find_acts([], [hard, ignored], has_active_cards=False)
+    assert habit.kind == ActKind.PRESS_AGAIN
 
 
 @pytest.mark.parametrize(("scale", "is_told"), [(1.5, True), (1.02, False)])
@@ -336,3 +339,38 @@ def test_minutes_of_ranges_decide_what_is_sure() -> None:
     open_range = replace(act, minutes_a_day=RangedFigure(-2.0, -3.0, 1.0))
     assert not open_range.saves_minutes
     assert not open_range.costs_minutes
+
+
+@pytest.mark.parametrize(("half_width", "is_settled"), [(0.02, True), (0.1, False)])
+def test_fsrs_is_better_for_most_people_where_own_reviews_do_not_settle_it(
+    half_width: float, is_settled: bool
+) -> None:
+    difference = Interval(-0.05, half_width, 3_000, 90)
+    settings = [replace(finding, interval=difference) for finding in turn_fsrs_off(make_settings())]
+    act = next(act for act in find_acts(settings, ()) if act.kind == ActKind.TURN_FSRS_ON)
+    words = "better predictions" if is_settled else "better predictions for most people"
+    assert describe_gain(act) == words
+
+
+@pytest.mark.parametrize(("saved", "changes"), [(0.02, True), (-0.03, False)])
+def test_other_scheduler_is_kept_if_fsrs_seems_worse_than_the_average(
+    saved: float, changes: bool
+) -> None:
+    loss = Interval(0.3, 0.02, 3_000, 90)
+    scheduler = Rival("SuperMemo SM-15", "brought along", loss, loss, "better", loss)
+    settings = []
+    for finding in make_settings():
+        if isinstance(finding.evidence, Fit):
+            evidence = replace(
+                finding.evidence,
+                conclusion="can't tell",
+                saved=Interval(saved, 0.05, 3_000, 90),
+                current_scheduler=scheduler,
+            )
+            finding = replace(finding, recommendation="", evidence=evidence)
+        settings.append(finding)
+    (act,) = find_acts(settings, ())
+    assert act.kind == (ActKind.CHANGE_TO_FSRS if changes else ActKind.FIT_FSRS)
+    (fit,) = [finding for finding in settings if isinstance(finding.evidence, Fit)]
+    answer = "Change to FSRS? Yes" if changes else "Change to FSRS? Not yet"
+    assert sentences(fit)[0].startswith(answer)

@@ -55,7 +55,8 @@ def test_months_are_drawn_on_one_scale_with_gaps() -> None:
     recalled = {
         "2023-11": Interval(1.0, 0.0, 400, 20),
         "2024-01": Interval(0.75, 0.02, 200, 20),
-        "2024-02": Interval(0.5, 0.02, 17, 2),
+        "2024-02": Interval(0.9, 0.02, 17, 2),
+        "2024-03": Interval(0.5, 0.02, 17, 2),
     }
     bars = MonthBars(_list_month_figures(recalled))
     pane = Pane("How well do I remember?", PaneLine(""), (bars,), ())
@@ -65,8 +66,8 @@ def test_months_are_drawn_on_one_scale_with_gaps() -> None:
         "    │ ███",
         "    │ ███     ███",
         " 50 ┤ ███     ███",
-        "  %   100 –   75  50?",
-        "’23   Nov Dec ’24 Feb",
+        "  %   100 –   75  few 50?",
+        "’23   Nov Dec ’24 Feb Mar",
     ]
 
 

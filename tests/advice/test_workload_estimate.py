@@ -573,7 +573,9 @@ def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
     assert (explanation in join_sentences(changed)) == is_explained
     _, items = render_minutes(changed, is_one_of_several=False)
     lines = [item.text for item in items if isinstance(item, PaneLine)]
-    assert ("Dates already set raise what you remember." in lines) == is_explained
+    assert (
+        "Reviews already dated come early, so you remember more than you ask for." in lines
+    ) == is_explained
 
 
 def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]) -> None:

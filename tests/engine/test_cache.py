@@ -148,6 +148,7 @@ def test_cache_key_covers_every_setting_but_the_tick(tmp_path: Path) -> None:
         "device": "cuda",
         "user": 3,
         "pretrained": {"w": 1.0},
+        "other_users_weights": {"OWN": tmp_path / "weights"},
         "hyperparameters": {"epochs": 3},
         "record": TrainingRecord({"seed": 1}),
         "tick": print,
@@ -159,7 +160,8 @@ def test_cache_key_covers_every_setting_but_the_tick(tmp_path: Path) -> None:
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
         same = cache.compute_cache_key("data", sm2, changed) == base
         # The configuration holds the hyperparameters, the weights what was pretrained.
-        assert same == (name in ("tick", "hyperparameters", "pretrained", "record")), name
+        irrelevant = ("tick", "hyperparameters", "pretrained", "other_users_weights", "record")
+        assert same == (name in irrelevant), name
 
 
 def test_cache_key_depends_on_hyperparameters() -> None:

@@ -17,6 +17,7 @@ from srs_eval.data.errors import format_count
 
 _MAX_NAMES = 3  # most presets that an act names
 _BETTER = "better predictions"
+_BETTER_FOR_MOST = "better predictions for most people"  # one's own reviews do not settle it
 _INDENT = "  "
 _DETAILS_DROP_ORDER = 10  # details go before any act
 _MAX_DETAILS = 9  # fewer than this come with any act
@@ -77,7 +78,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.LEAVE_FSRS_OFF:
             return "Leave FSRS off."
         case ActKind.CHANGE_TO_FSRS:
-            return f"Change from {act.scheduler} to FSRS, with parameters fitted to you."
+            return f"Change from {act.scheduler} to FSRS."
         case ActKind.FIT_FSRS:
             return f"Stay with {act.scheduler} for now."
         case ActKind.STAY_WITH_SCHEDULER:
@@ -145,12 +146,14 @@ def describe_gain(act: Act) -> str:
     if act.hardly_matters:
         return HARDLY_MATTERS
     if act.minutes_a_day is None:
-        return _BETTER
+        return _BETTER_FOR_MOST if act.is_by_other_people else _BETTER
     minutes = _format_minutes(abs(act.minutes_a_day.estimate))
     if act.saves_minutes:
         return f"{minutes} a day less for the same memory"
     if act.costs_minutes:
         return f"{_BETTER}, but {minutes} a day more"
+    if act.is_by_other_people:
+        return _BETTER_FOR_MOST
     gain = f"{_BETTER}, about the same minutes"
     if act.kind == ActKind.TURN_FSRS_ON and act.equal_retention is not None:
         gain += f" at {say.format_share(act.equal_retention)}"
@@ -241,10 +244,13 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             beside = _FSRS_BESIDE_SCHEDULER.get(
                 act.scheduler_verdict, "Whether FSRS would predict you better is not settled."
             )
-            text = f"{beside} If you use it, give it the parameters fitted to you."
+            text = f"{beside} If you try it in Anki, give it the parameters fitted to you."
             yield text, "y copies the line"
         case ActKind.CHANGE_TO_FSRS:
-            yield "They go into the field “FSRS parameters”.", "y copies the line"
+            yield (
+                "Move to Anki, say, and give its FSRS the parameters fitted to you.",
+                "y copies the line",
+            )
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
             if act.equal_retention is not None:

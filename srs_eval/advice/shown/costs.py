@@ -331,7 +331,7 @@ def _raise_recall(workload: Workload) -> bool:
 def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
     """Say in one line of the pane why what is remembered differs from what is asked for."""
     if _raise_recall(workload):
-        yield "Dates already set raise what you remember."
+        yield "Reviews already dated come early, so you remember more than you ask for."
     if _lowers_recall(workload):
         yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
 

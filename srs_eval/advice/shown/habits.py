@@ -356,6 +356,7 @@ def _format_anki_interval(seconds: float) -> str:
 MARKS: Mapping[f.CheckLevel, str] = {"look": "!", "fine": "✓", "not yet": "?"}
 _SHORTEST_PRACTICAL_STEP = 0.25  # minutes; nobody would set a shorter step
 _TWICE_RATIO = 1.75  # times as often as expected, from which it is called "twice as often"
+_FEWER_NEW_CARDS = " Fewer new cards a day (deck options › Daily Limits) leave time for them."
 _NEGLIGIBLE_GAIN = 0.02  # recall above expectation that does not matter
 
 
@@ -390,7 +391,7 @@ def _checks_tables(finding: Finding) -> list[Table]:
     leech_rows = []
     for check in checks:
         row = (
-            check.name,
+            f"{check.name}, {check.subject}" if check.subject else check.name,
             check.level,
             check.count,
             check.total or None,
@@ -474,8 +475,8 @@ def _explain_check(check: f.Check) -> list[str]:
         case "overdue":
             return [
                 "A card is overdue if it was due before the day of your last review. The time is "
-                "for one answer to each at your usual pace, and one more after Again. Fewer new "
-                "cards a day (deck options › Daily Limits) leave time for them."
+                "for one answer to each at your usual pace, and one more after Again."
+                + ("" if check.last_review_date else _FEWER_NEW_CARDS)
             ]
         case "ignored cards":
             return [
@@ -627,12 +628,21 @@ def _describe_old_cards(check: f.Check) -> str:
     return f"Old cards: {_describe_recall(check)}"
 
 
+def _may_hide_forgetting(check: f.Check) -> bool:
+    """Return True if it is open whether cards are forgotten that are answered with Hard."""
+    if check.name != "hard" or check.level != "not yet" or check.problem:
+        return False
+    if check.recalled is None or check.expected is None:
+        return True
+    return check.recalled.estimate < check.expected
+
+
 def _describe_button(check: f.Check) -> str:
     name = check.name.capitalize()
     share = say.format_share(check.count / max(check.total, 1))
     if check.problem == "like Again":
         return "You probably press Hard for cards that you have forgotten"
-    if check.name == "hard" and check.level == "not yet" and not check.problem:
+    if _may_hide_forgetting(check):
         return f"Hard, {share} of your answers, may hide forgetting"
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"
@@ -656,7 +666,11 @@ def _describe_as_expected(check: f.Check) -> str:
 
 
 def _describe_inconclusive(check: f.Check) -> str:
-    return "too few reviews to say" if check.problem == "few" else "can't tell yet"
+    if check.problem != "few":
+        return "can't tell yet"
+    if check.recalled is None:
+        return "too few reviews to say"
+    return f"too few next reviews to say ({check.recalled.reviews:,})"
 
 
 def _describe_recall(check: f.Check) -> str:

@@ -43,6 +43,8 @@ _RETENTION_WORDS = {
     "not asked for": "recalled",
 }
 """Words for each conclusion, in the order of the line: what may call for action comes first."""
+_PROBABLY_LESS = "less than desired, but perhaps not by much"
+_PROBABLY_MORE = "more than desired, but perhaps not by much"
 _HARD_CONDITION = "unless Hard hides forgetting"
 
 _CAUSE_CLAUSES = {
@@ -73,6 +75,12 @@ _SCHEDULE_EXPLANATION = (
 def _describe_conclusion(retention: f.Retention) -> str:
     """Return the words for the conclusion, on a condition where Hard may hide lapses."""
     words = _RETENTION_WORDS[retention.conclusion]
+    recalled = retention.groups[0].recalled
+    if retention.conclusion == f.CANT_TELL and retention.desired is not None:
+        if recalled.high < retention.desired:
+            return _PROBABLY_LESS
+        if recalled.low > retention.desired:
+            return _PROBABLY_MORE
     if retention.conclusion in ("no matter", "above") and _presses_hard_often(retention):
         return f"{words}, {_HARD_CONDITION}"
     return words
@@ -88,7 +96,8 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
     Example: "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
-    for words in _RETENTION_WORDS.values():
+    below, *others = _RETENTION_WORDS.values()
+    for words in (below, _PROBABLY_LESS, *others, _PROBABLY_MORE):
         subjects[words] = []
         subjects[f"{words}, {_HARD_CONDITION}"] = []
     for finding in findings:
@@ -139,7 +148,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.desired is None:
         reason = "The desired retention is unknown."
         if retention.fsrs_is_off:
-            reason = "FSRS is off, so there is no desired retention."
+            reason = "FSRS is off, so no desired retention is in force."
         return [f"{say.capitalize(figures)}. {reason}", expectation]
     conclusion = say.capitalize(_describe_conclusion(retention))
     answer = f"{conclusion}: {figures} and asked for {format_percent(retention.desired)}."
@@ -396,6 +405,7 @@ def _today_tables(finding: f.Finding) -> list[Table]:
 
 _GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
+_WIDE = 0.1  # half-width of an interval of recall that leaves open how much is remembered
 _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "": ("", ""),
@@ -437,7 +447,8 @@ def render_retention(
             # What is expected is then the yardstick, not what is asked for.
             marks = _mark_groups(groups, None, is_preset_short, checks)
             level = ""
-        explanation = _explain_shortfall(parts, desired, level)
+        short = f.count_points_short(overall.recalled, desired)
+        explanation = _explain_shortfall(parts, desired, short, level)
     else:
         explanation = _describe_short_preset(requested)
     if desired is None:
@@ -456,6 +467,8 @@ def render_retention(
         hard_line = _warn_of_hard(list(requested.values()), checks)
         if hard_line is None:
             summary = replace(summary, level="fine", symbol="✓")
+    if any(check.name == "hard" and check.problem == "like Again" for check in checks):
+        hard_line = PaneLine("Probably less: Hard hides forgetting (see 5).", "look")
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         summary = _too_few_line(
             overall.recalled.reviews,
@@ -592,6 +605,8 @@ def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:
     is_off_aim = abs(f.count_points_short(recalled, aim)) >= f.NEGLIGIBLE_POINTS
     if recalled.reviews < f.MIN_REVIEWS_SHOWN and is_off_aim:
         return "few"
+    if desired is None and recalled.half_width > _WIDE:
+        return "few"
     if desired is None or f.count_points_short(recalled, desired) < f.NEGLIGIBLE_POINTS:
         return ""
     return "look" if f.falls_short(recalled, desired) else "few"
@@ -621,27 +636,39 @@ def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str
 
 
 def _explain_shortfall(
-    parts: Sequence[f.RetentionPart], desired: float, level: LineLevel
+    parts: Sequence[f.RetentionPart], desired: float, short: int, level: LineLevel
 ) -> PaneLine | None:
-    """Return a line on the known causes of a shortfall over all presets; None if none is known."""
+    """Return a line on the causes of a shortfall over all presets; None if none is known.
+
+    `short` is the whole shortfall in percentage points.
+    """
     if not parts:
         return None
-    clauses = "; ".join(_describe_part(part, desired) for part in parts)
-    return PaneLine(f"{say.capitalize(clauses)}.", level)
+    clauses = [_describe_part(part, desired) for part in parts]
+    unexplained = short - sum(map(_count_points, parts))
+    if unexplained >= f.NEGLIGIBLE_POINTS:
+        clauses.append(f"{unexplained} points have no certain cause")
+    return PaneLine(f"{say.capitalize('; '.join(clauses))}.", level)
+
+
+def _count_points(part: f.RetentionPart) -> int:
+    return max(1, round(100 * abs(part.gap.estimate)))
 
 
 def _describe_short_preset(requested: Mapping[str, f.Retention]) -> PaneLine | None:
-    """Return a line on the first preset that falls short, but not by its schedule alone."""
+    """Return a line on the first preset that falls short.
+
+    It calls for a look unless the schedule alone explains it.
+    """
     for name, retention in requested.items():
         if retention.conclusion != "below" or retention.desired is None:
             continue
         all_reviews = retention.groups[0]
-        if _is_due_to_schedule(all_reviews, retention.desired, retention.parts):
-            continue
+        is_schedule = _is_due_to_schedule(all_reviews, retention.desired, retention.parts)
         recalled = say.format_share(all_reviews.recalled.estimate)
         desired = say.format_share(retention.desired)
         text = f"{say.quote_name(name)} falls short: you remember {recalled} and ask for {desired}."
-        return PaneLine(text, "look")
+        return PaneLine(text, "" if is_schedule else "look")
     return None
 
 
@@ -659,14 +686,17 @@ def _is_due_to_schedule(
 
 
 def _describe_part(part: f.RetentionPart, desired: float) -> str:
-    points = format_count(max(1, round(100 * abs(part.gap.estimate))), "point")
+    points = format_count(_count_points(part), "point")
     match part.cause:
         case f.RetentionCause.LATE:
             return f"late reviews cost {points}"
         case f.RetentionCause.EXPECTED_TOO_MUCH:
             return f"FSRS expected {points} too much"
         case f.RetentionCause.SHORTEST_INTERVAL:
-            return f"one day, the shortest interval, is too long for many cards and costs {points}"
+            return (
+                f"one day, the shortest interval, is too long for many cards: that costs {points}, "
+                "whatever you set"
+            )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)
             return f"Anki's intervals aimed at only {scheduled}"
@@ -710,10 +740,9 @@ def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[Mont
         recalled = recalled_by_month.get(month)
         fewest = 1 if month == months[-1] else _MIN_MONTH_REVIEWS
         remembered = None
-        has_few_reviews = False
         if recalled is not None and recalled.reviews >= fewest:
             remembered = round(100 * recalled.estimate)
-            has_few_reviews = recalled.reviews < _MIN_MONTH_REVIEWS
+        has_few_reviews = recalled is not None and recalled.reviews < _MIN_MONTH_REVIEWS
         name, year = _name_month(month)
         if not (is_old or is_in_future):
             year = ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.findings import Recommendation
+from srs_eval.advice.findings import Belief, Recommendation
 from srs_eval.advice.sentences import Renderer
 from srs_eval.advice.shown.columns import (
     LOG_LOSS,
@@ -266,13 +266,22 @@ def _population_certainty(probability: float) -> str:
     return f"judging by other people, {say.round_down_percent(probability)} %"
 
 
+def _describe_expected_gain(belief: Belief) -> str:
+    """Describe a gain: "log loss to fall by 0.024 (0.011 to 0.037)", or to rise or fall."""
+    low, high = (f"{abs(bound):.3f}" for bound in (belief.low, belief.high))
+    change = "rise" if belief.gain < 0 else "fall"
+    text = f"log loss to {change} by {abs(belief.gain):.3f}"
+    if belief.low > 0:
+        return f"{text} ({low} to {high})"
+    if belief.high < 0:
+        return f"{text} ({high} to {low})"
+    return f"{text} (from {low} higher to {high} lower)"
+
+
 def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     candidate = _compared_candidate(finding)
     belief = _compared_belief(finding)
-    gain = say.format_signed(belief.gain, 3)
-    low = say.format_signed(belief.low, 3)
-    high = say.format_signed(belief.high, 3)
-    expected = f"you can expect a gain in log loss of {gain} ({low} to {high})"
+    expected = f"you can expect {_describe_expected_gain(belief)}"
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
         reference = "yours"

@@ -23,7 +23,7 @@ from srs_eval.advice.shown.habits import MARKS
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import format_count
 from srs_eval.engine.loss_breakdown import LossBreakdown, LossGroup
-from srs_eval.stats.intervals import Interval, has_enough_data
+from srs_eval.stats.intervals import MIN_DAYS, Interval, has_enough_data
 from srs_eval.stats.ranges import format_range
 from srs_eval.stats.tables import Column, Table
 
@@ -83,8 +83,13 @@ def _change_sentence(finding: f.Finding) -> str:
         if fit.excluded_majority:  # no card is in use, so there is nothing to turn on now
             advice = "If you learn such cards again, turn FSRS on"
         return f"{advice} ({certainty}): optimized, it would predict you {saving}{defaults_note}."
+    if_better = f"Yes, {parameters}{defaults_note}: it would predict you {saving}."
+    if not fit.seems_to_beat_average:
+        if_better = (
+            f"Not yet: it would predict you {saving}, but so far no better than your average does."
+        )
     answer = {
-        "better": f"Yes, {parameters}{defaults_note}: it would predict you {saving}.",
+        "better": if_better,
         "worse": f"No: it would predict you {saving}.",
         "as good": f"As you like: it would predict you as well as {name}.",
         "can't tell yet": f"Can't tell yet: so far {saving}.",
@@ -115,10 +120,11 @@ def _fit_sentence(finding: f.Finding) -> str:
             reason = f"so far: {saving}"
         else:
             if finding.missing is None or not finding.missing.can_come:
-                cant_tell = say.format_cant_tell(finding.missing, f" how well FSRS {verb} you")
+                question = f" whether FSRS {verb} you better than your average does"
+                cant_tell = say.format_cant_tell(finding.missing, question)
                 return f"{say.capitalize(cant_tell)}."
             reason = f"that {say.format_missing_data(finding.missing)}"
-        return f"How well FSRS {verb} you can't be told yet; {reason}."
+        return f"Whether FSRS {verb} you better than your average does can't be told yet; {reason}."
     if fit.conclusion == "well":
         quality = "well"
     elif fit.conclusion == "a little":
@@ -127,6 +133,15 @@ def _fit_sentence(finding: f.Finding) -> str:
         quality = f"{fit.conclusion} than your average does"
     subject = "FSRS is off; it" if fit.fsrs_is_off else "FSRS"
     return f"{subject} {verb} you {quality}: {saving}."
+
+
+def _show_verdict(rival: f.Rival) -> str:
+    """Return the verdict beside a difference; "too few days" where only days are missing."""
+    difference = rival.difference
+    is_clear = difference.low > 0 or difference.high < 0
+    if rival.verdict == "can't tell yet" and is_clear and difference.days < MIN_DAYS:
+        return "too few days"
+    return rival.verdict
 
 
 def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
@@ -205,7 +220,7 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
     rows: list[tuple[object, ...]] = [("FSRS-6, optimized", fit.log_loss, None, "")]
     for rival in fit.rivals:
         name = candidate_name(rival.name)
-        rows.append((name, rival.log_loss, rival.difference, rival.verdict))
+        rows.append((name, rival.log_loss, rival.difference, _show_verdict(rival)))
     columns = ("predicted by", LOG_LOSS, log_loss_difference("minus it"), "verdict")
     return [make_evidence_table("FSRS-6, fitted to earlier reviews, against", columns, rows)]
 

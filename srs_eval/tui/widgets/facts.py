@@ -361,6 +361,8 @@ def _draw_intervals(table: Table, column_index: int, width: int) -> list[Text]:
     scale = fit_scale(known_intervals, min(width, _MAX_DRAWN_WIDTH))
     if scale is None:
         return []
+    if table.columns[column_index].percent and not has_differences:
+        scale = replace(scale, low=max(scale.low, 0.0), high=min(scale.high, 1.0))  # of shares
     line = 0.0 if has_differences else None
     heading = scale.draw_labels(line, "dim")
     heading.stylize_before("bold")
