@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 LANES = 8  # numbers in a vector
+SINGLE_LANES = 16  # numbers of single precision in a vector
 
 Value = Any
 """A float, an array or, compiled, a vector of LANES floats; or a tuple of these."""

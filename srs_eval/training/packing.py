@@ -7,8 +7,9 @@ of arrays and the bits of numbers instead:
     kernel(pack(batches))              in Python
     batches = unpack(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
 
-A field's content follows from its annotation in the class: FloatArray, IntArray, Int32Array, float
-or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
+A field's content follows from its annotation in the class: FloatArray, Float32Array, IntArray,
+Int32Array, float or int. A pointer has neither length nor shape; a kernel that needs them has them
+as fields.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 
 Int32Array = NDArray[np.int32]
+Float32Array = NDArray[np.float32]
 _DOUBLE_STRUCT = struct.Struct("d")
 _INT_STRUCT = struct.Struct("q")
 _FLOAT = np.dtype(np.float64)
 _INT = np.dtype(np.int64)
-_INT32 = np.dtype(np.int32)
-_ARRAY_DTYPES: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
+_ARRAY_DTYPES: dict[Any, np.dtype[Any]] = {
+    FloatArray: _FLOAT,
+    Float32Array: np.dtype(np.float32),
+    IntArray: _INT,
+    Int32Array: np.dtype(np.int32),
+}
 _NUMBER_DTYPES: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
 
 

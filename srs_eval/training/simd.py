@@ -1,7 +1,10 @@
-"""Vectors of 8 float64 as numba values.
+"""Vectors of 8 float64, or of 16 float32, as numba values.
 
 `<8 x double>` is a numba type of its own here: a step that is written for one node works on eight,
-and its code consists of vector instructions from the start (`step_graph`).
+and its code consists of vector instructions from the start (`step_graph`). `<16 x float>` is
+another, for networks that are large enough to be slow in float64. Constants beside such vectors
+are rounded to float32. For arrays of float32, `rows_of`, `rows_from`, `load`, `store` and
+`broadcast` take and return these vectors.
 
 This module imports numba; import it inside functions only.
 """
@@ -9,7 +12,7 @@ This module imports numba; import it inside functions only.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -25,6 +28,8 @@ from srs_eval.training.step_graph import (
     BITS,
     COMPARISONS,
     INDEX_TYPE,
+    SINGLE_BITS,
+    SINGLE_VECTOR,
     VECTOR,
     VECTOR_OPERATIONS,
     as_vector,
@@ -41,10 +46,29 @@ class _VectorType(types.Type):
 
 
 vector = _VectorType("float64x8")
+single_vector = _VectorType("float32x16")
 _mask = _VectorType("bool8")
+_single_mask = _VectorType("bool16")
 rows = _VectorType("rows_of_float64x8")
 """Rows of vectors in memory: `rows[k]` is a vector."""
-_LLVM_TYPES = {vector: VECTOR, _mask: BITS, rows: ir.PointerType(ir.DoubleType())}
+single_rows = _VectorType("rows_of_float32x16")
+_LLVM_TYPES = {
+    vector: VECTOR,
+    single_vector: SINGLE_VECTOR,
+    _mask: BITS,
+    _single_mask: SINGLE_BITS,
+    rows: ir.PointerType(ir.DoubleType()),
+    single_rows: ir.PointerType(ir.FloatType()),
+}
+_MASKS = {vector: _mask, single_vector: _single_mask}
+_ROWS = {vector: rows, single_vector: single_rows}
+_NUMBERS = {vector: (types.float64,), single_vector: (types.float64, types.float32)}
+"""The numbers that a vector can be combined with."""
+
+
+def _vector_of(value: Any) -> Any:
+    """Return the type of vectors of a number, or of the numbers in an array or behind a pointer."""
+    return single_vector if getattr(value, "dtype", value) == types.float32 else vector
 
 
 @register_model(_VectorType)
@@ -53,75 +77,105 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, fe_type, _LLVM_TYPES[fe_type])
 
 
-_OPERAND_TYPES = ((vector, vector), (vector, types.float64), (types.float64, vector))
+def _operand_types(kind: Any) -> list[tuple[Any, Any]]:
+    """Return the pairs of operands that an operator on vectors of this type takes."""
+    numbers = _NUMBERS[kind]
+    return [(kind, kind), *((kind, x) for x in numbers), *((x, kind) for x in numbers)]
 
 
-def _register_operator(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) -> None:
+def _register_operator(
+    function: Any, emit: Callable[[Any, Any, Any], Any], *, compares: bool = False
+) -> None:
     """Register an operator on vectors and numbers; `emit(builder, a, b)` makes its instruction."""
+
+    def result_of(kind: Any) -> Any:
+        return _MASKS[kind] if compares else kind
 
     @infer_global(function)
     class Operator(ConcreteTemplate):  # numba finds it by the decorator
-        cases = [signature(result, *operands) for operands in _OPERAND_TYPES]  # noqa: RUF012
+        cases = [  # noqa: RUF012
+            signature(result_of(kind), *operands)
+            for kind in _MASKS
+            for operands in _operand_types(kind)
+        ]
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return emit(builder, *(as_vector(builder, value) for value in args))
+    def make_lowering(kind: Any) -> Any:
+        def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return emit(builder, *(as_vector(builder, value, _LLVM_TYPES[kind]) for value in args))
 
-    for operands in _OPERAND_TYPES:
-        lower_builtin(function, *operands)(lower)
+        return lower
+
+    for kind in _MASKS:
+        for operands in _operand_types(kind):
+            lower_builtin(function, *operands)(make_lowering(kind))
 
 
 for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
-    _register_operator(getattr(operator, _name), vector, VECTOR_OPERATIONS[_instruction])
-    _register_operator(getattr(operator, f"i{_name}"), vector, VECTOR_OPERATIONS[_instruction])
-_register_operator(operator.truediv, vector, VECTOR_OPERATIONS["fdiv"])
+    _register_operator(getattr(operator, _name), VECTOR_OPERATIONS[_instruction])
+    _register_operator(getattr(operator, f"i{_name}"), VECTOR_OPERATIONS[_instruction])
+_register_operator(operator.truediv, VECTOR_OPERATIONS["fdiv"])
 for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    _register_operator(getattr(operator, _name), _mask, COMPARISONS[_sign])
+    _register_operator(getattr(operator, _name), COMPARISONS[_sign], compares=True)
 
 
 @infer_global(operator.neg)
 class _Negative(ConcreteTemplate):
-    cases = [signature(vector, vector)]  # noqa: RUF012
-
-
-@lower_builtin(operator.neg, vector)
-def _lower_negative(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fneg(args[0])
+    cases = [signature(kind, kind) for kind in _MASKS]  # noqa: RUF012
 
 
 @infer_global(operator.getitem)
 class _RowGet(ConcreteTemplate):
-    cases = [signature(vector, rows, types.intp)]  # noqa: RUF012
+    cases = [signature(kind, _ROWS[kind], types.intp) for kind in _ROWS]  # noqa: RUF012
 
 
 @infer_global(operator.setitem)
 class _RowSet(ConcreteTemplate):
-    cases = [signature(types.none, rows, types.intp, vector)]  # noqa: RUF012
+    cases = [signature(types.none, _ROWS[kind], types.intp, kind) for kind in _ROWS]  # noqa: RUF012
+
+
+def _kind_behind(base: Any) -> Any:
+    """Return the LLVM type of the vectors that a pointer to numbers leads to."""
+    return SINGLE_VECTOR if base.type.pointee == ir.FloatType() else VECTOR
 
 
 def _pointer(builder: Any, base: Any, index: Any) -> Any:
     at = builder.gep(base, [index])
-    return builder.bitcast(at, ir.PointerType(VECTOR))
+    return builder.bitcast(at, ir.PointerType(_kind_behind(base)))
 
 
 def _load(builder: Any, base: Any, index: Any) -> Any:
     value = builder.load(_pointer(builder, base, index))
-    value.align = 8
+    value.align = 4 if value.type == SINGLE_VECTOR else 8
     return value
 
 
 def _store(builder: Any, value: Any, base: Any, index: Any) -> None:
-    builder.store(value, _pointer(builder, base, index)).align = 8
+    align = 4 if value.type == SINGLE_VECTOR else 8
+    builder.store(value, _pointer(builder, base, index)).align = align
 
 
-@lower_builtin(operator.getitem, rows, types.intp)
+def _row_index(builder: Any, base: Any, row: Any) -> Any:
+    """Return the index of a row's first number."""
+    return builder.mul(row, row.type(_kind_behind(base).count))
+
+
+def _lower_negative(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    return builder.fneg(args[0])
+
+
 def _lower_row_get(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return _load(builder, args[0], builder.mul(args[1], args[1].type(LANES)))
+    return _load(builder, args[0], _row_index(builder, args[0], args[1]))
 
 
-@lower_builtin(operator.setitem, rows, types.intp, vector)
 def _lower_row_set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    _store(builder, args[2], args[0], builder.mul(args[1], args[1].type(LANES)))
+    _store(builder, args[2], args[0], _row_index(builder, args[0], args[1]))
     return context.get_dummy_value()
+
+
+for _kind in _ROWS:
+    lower_builtin(operator.neg, _kind)(_lower_negative)
+    lower_builtin(operator.getitem, _ROWS[_kind], types.intp)(_lower_row_get)
+    lower_builtin(operator.setitem, _ROWS[_kind], types.intp, _kind)(_lower_row_set)
 
 
 def array_field(context: Any, builder: Any, array_type: Any, value: Any, name: str) -> Any:
@@ -138,43 +192,76 @@ def _data_pointer(context: Any, builder: Any, array_type: Any, value: Any) -> An
 
 @_intrinsic
 def rows_of(typing_context, array):
-    """Return the rows of a C-contiguous float64 array of shape (k, LANES)."""
+    """Return the rows of a C-contiguous array of shape (k, lanes)."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _data_pointer(context, builder, sig.args[0], args[0])
 
-    return rows(array), codegen
+    return _ROWS[_vector_of(array)](array), codegen
 
 
 @_intrinsic
 def rows_from(typing_context, array, index):
-    """Return the rows of vectors that begin at an index of a contiguous float64 array."""
+    """Return the rows of vectors that begin at an index of a contiguous array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.gep(_data_pointer(context, builder, sig.args[0], args[0]), [args[1]])
 
-    return rows(array, types.intp), codegen
+    return _ROWS[_vector_of(array)](array, types.intp), codegen
+
+
+@_intrinsic
+def rows_of_all(typing_context, record):
+    """Return a NamedTuple of pointers (`unpack`) as a NamedTuple of rows of vectors."""
+    kinds = [_ROWS[_vector_of(pointer)] for pointer in record.types]
+    result = types.NamedTuple(kinds, record.instance_class)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        values = [builder.extract_value(args[0], k) for k in range(len(kinds))]
+        return context.make_tuple(builder, result, values)
+
+    return result(record), codegen
+
+
+@_intrinsic
+def rows_after(typing_context, rows, count):
+    """Return the rows of vectors without the first `count` ones."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [_row_index(builder, *args)])
+
+    return rows(rows, types.intp), codegen
+
+
+@_intrinsic
+def pointer_from(typing_context, array, index):
+    """Return the address of an element of a contiguous array, behind which the others follow."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(_data_pointer(context, builder, sig.args[0], args[0]), [args[1]])
+
+    return types.CPointer(array.dtype)(array, types.intp), codegen
 
 
 @_intrinsic
 def load(typing_context, array, index):
-    """Return array[index : index + LANES] of a contiguous float64 array."""
+    """Return the vector that begins at an index of a contiguous array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _load(builder, _data_pointer(context, builder, sig.args[0], args[0]), args[1])
 
-    return vector(array, types.intp), codegen
+    return _vector_of(array)(array, types.intp), codegen
 
 
 @_intrinsic
 def store(typing_context, array, index, value):
-    """Set array[index : index + LANES] to value."""
+    """Set the vector that begins at an index of a contiguous array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         _store(builder, args[2], _data_pointer(context, builder, sig.args[0], args[0]), args[1])
         return context.get_dummy_value()
 
-    return types.none(array, types.intp, vector), codegen
+    return types.none(array, types.intp, _vector_of(array)), codegen
 
 
 def _row_pointers(context: Any, builder: Any, kind: Any, value: Any, count: int) -> list[Any]:
@@ -314,13 +401,13 @@ def _elementary(x: Any, emit: Callable[[Any, Any], Any]) -> Any:
     """Return the signature and the code of exp or log."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if sig.args[0] == vector:
+        if sig.args[0] in _MASKS:
             return emit(builder, args[0])
         # One lane of the same polynomial, so that scalars agree with vectors.
         value = emit(builder, as_vector(builder, args[0]))
         return builder.extract_element(value, INDEX_TYPE(0))
 
-    kind = vector if x == vector else types.float64
+    kind = x if x in _MASKS else types.float64
     return kind(kind), codegen
 
 
@@ -337,19 +424,37 @@ def log(typing_context, x):
 
 
 @_intrinsic
+def sqrt(typing_context, x):
+    """Return the square root of a vector."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = args[0].type
+        letter = "f32" if kind == SINGLE_VECTOR else "f64"
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(kind, [kind]), f"llvm.sqrt.v{kind.count}{letter}"
+        )
+        return builder.call(function, [args[0]])
+
+    return x(x), codegen
+
+
+@_intrinsic
 def where(typing_context, condition, a, b):
     """Return a where the condition holds, else b, lane by lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.select(args[0], as_vector(builder, args[1]), as_vector(builder, args[2]))
+        kind = _LLVM_TYPES[sig.return_type]
+        a, b = (as_vector(builder, value, kind) for value in args[1:])
+        return builder.select(args[0], a, b)
 
     def scalar_codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(args[0], args[1], args[2])
 
-    kinds = [vector if value == vector else types.float64 for value in (a, b)]
-    if condition != _mask:
+    kinds = [value if value in _MASKS else types.float64 for value in (a, b)]
+    if condition not in _MASKS.values():
         return types.float64(types.boolean, types.float64, types.float64), scalar_codegen
-    return vector(_mask, *kinds), codegen
+    result = vector if condition == _mask else single_vector
+    return result(condition, *kinds), codegen
 
 
 @_intrinsic
@@ -365,25 +470,29 @@ def single(typing_context, x):
 
 @_intrinsic
 def total(typing_context, x):
-    """Return the sum of the lanes, first to last."""
+    """Return the sum of the lanes, first to last, as a float64."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.extract_element(args[0], INDEX_TYPE(0))
-        for lane in range(1, LANES):
-            value = builder.fadd(value, builder.extract_element(args[0], INDEX_TYPE(lane)))
+        lanes = args[0]
+        if lanes.type == SINGLE_VECTOR:
+            lanes = builder.fpext(lanes, ir.VectorType(ir.DoubleType(), lanes.type.count))
+        value = builder.extract_element(lanes, INDEX_TYPE(0))
+        for lane in range(1, lanes.type.count):
+            value = builder.fadd(value, builder.extract_element(lanes, INDEX_TYPE(lane)))
         return value
 
-    return types.float64(vector), codegen
+    return types.float64(x if x in _MASKS else vector), codegen
 
 
 @_intrinsic
 def broadcast(typing_context, x):
     """Return a vector with the number in every lane."""
+    result = _vector_of(x)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return as_vector(builder, args[0])
+        return as_vector(builder, args[0], _LLVM_TYPES[result])
 
-    return vector(types.float64), codegen
+    return result(types.float32 if result == single_vector else types.float64), codegen
 
 
 @_intrinsic
@@ -401,3 +510,108 @@ def as_tuple(typing_context, array, count):
         return context.make_tuple(builder, result, values)
 
     return result(array, count), codegen
+
+
+# Products of matrices, whose sums stay in registers
+
+
+def _loop(
+    builder: Any,
+    count: Any,
+    sums: Sequence[Any],
+    add: Callable[[Any, Sequence[Any]], Sequence[Any]],
+) -> list[Any]:
+    """Emit `sums = add(k, sums)` for k < count, which is at least 1; return the last sums."""
+    before = builder.block
+    body = builder.append_basic_block("products")
+    after = builder.append_basic_block("products.end")
+    builder.branch(body)
+    builder.position_at_end(body)
+    k = builder.phi(count.type)
+    sums_now = [builder.phi(value.type) for value in sums]
+    sums_next = list(add(k, sums_now))
+    k_next = builder.add(k, k.type(1))
+    builder.cbranch(builder.icmp_signed("<", k_next, count), body, after)
+    for phi, first, later in zip(
+        [k, *sums_now], [k.type(0), *sums], [k_next, *sums_next], strict=True
+    ):
+        phi.add_incoming(first, before)
+        phi.add_incoming(later, builder.block)
+    builder.position_at_end(after)
+    return sums_next
+
+
+def _add_product(builder: Any, value: Any, a: Any, b: Any) -> Any:
+    return VECTOR_OPERATIONS["fadd"](builder, value, VECTOR_OPERATIONS["fmul"](builder, a, b))
+
+
+@_intrinsic
+def add_products(typing_context, y, y_at, w, w_at, y_stride, x_stride, x, x_at, inputs, count):
+    """Add the sum over k < inputs of w[w_at + y_stride j + x_stride k] x[x_at + k] to y[y_at + j].
+
+    That for all j < count (a literal); x and y are rows of vectors, w is an array of numbers.
+    """
+    columns = _literal_value(count)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        y, y_at, w, w_at, y_stride, x_stride, x, x_at, inputs, _ = args
+        w = builder.gep(_data_pointer(context, builder, sig.args[2], w), [w_at])
+        kind = _kind_behind(y)
+        indices = [_row_index(builder, y, builder.add(y_at, y_at.type(j))) for j in range(columns)]
+
+        def add(k: Any, sums: Sequence[Any]) -> list[Any]:
+            value = _load(builder, x, _row_index(builder, x, builder.add(x_at, k)))
+            at = builder.mul(k, x_stride)
+            results = []
+            for j, current in enumerate(sums):
+                weight_at = builder.add(at, builder.mul(y_stride, y_stride.type(j)))
+                weight = as_vector(builder, builder.load(builder.gep(w, [weight_at])), kind)
+                results.append(_add_product(builder, current, weight, value))
+            return results
+
+        sums = _loop(builder, inputs, [_load(builder, y, index) for index in indices], add)
+        for index, value in zip(indices, sums, strict=True):
+            _store(builder, value, y, index)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.none(y, i, w, i, i, i, x, i, i, count), codegen
+
+
+@_intrinsic
+def add_outer_products(
+    typing_context, sums, sums_at, stride, y, y_at, y_step, x, x_at, x_step, n, j, k
+):
+    """Add sums over r < n of y[y_at + y_step r + j] x[...] to sums[sums_at + stride j + k].
+
+    That for all j and k below the two literals; sums, x and y are rows of vectors.
+    """
+    tile = [(a, b) for a in range(_literal_value(j)) for b in range(_literal_value(k))]
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        sums, sums_at, stride, y, y_at, y_step, x, x_at, x_step, n, _, _ = args
+        indices = []
+        for a, b in tile:
+            row = builder.add(builder.mul(stride, stride.type(a)), stride.type(b))
+            indices.append(_row_index(builder, sums, builder.add(sums_at, row)))
+
+        def load_row(values: Any, at: Any, step: Any, r: Any, count: int) -> list[Any]:
+            first = builder.add(at, builder.mul(r, step))
+            rows = [builder.add(first, first.type(a)) for a in range(count)]
+            return [_load(builder, values, _row_index(builder, values, row)) for row in rows]
+
+        def add(r: Any, sums_now: Sequence[Any]) -> list[Any]:
+            left = load_row(y, y_at, y_step, r, tile[-1][0] + 1)
+            right = load_row(x, x_at, x_step, r, tile[-1][1] + 1)
+            return [
+                _add_product(builder, value, left[a], right[b])
+                for value, (a, b) in zip(sums_now, tile, strict=True)
+            ]
+
+        totals = _loop(builder, n, [_load(builder, sums, index) for index in indices], add)
+        for index, value in zip(indices, totals, strict=True):
+            _store(builder, value, sums, index)
+        return context.get_dummy_value()
+
+    i = types.intp
+    return types.none(sums, i, i, y, i, i, x, i, i, i, j, k), codegen

@@ -13,7 +13,7 @@ possible.
 
 pip's numba has no vector mathematics library, so exp and log in a loop stay scalar and the loop
 is not vectorised. Here they are polynomials (minimax fits, errors below 3e-16 relative) on
-`<8 x double>`.
+`<8 x double>`, and shorter ones (errors below 2e-7) on `<16 x float>`.
 
 This module imports llvmlite; import it inside functions only.
 """
@@ -26,10 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from srs_eval.training.elementwise import LANES
+from srs_eval.training.elementwise import LANES, SINGLE_LANES
 
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
+SINGLE_VECTOR = ir.VectorType(ir.FloatType(), SINGLE_LANES)
+SINGLE_BITS = ir.VectorType(ir.IntType(1), SINGLE_LANES)
 INDEX_TYPE = ir.IntType(32)
 _FUSED_FLAGS = ("contract",)  # multiply-add where the processor has it; no reordering
 
@@ -40,7 +42,7 @@ def _constant_makers(x: Any) -> tuple[Callable[[float], Any], Callable[[int], An
     They make vectors as wide as x, with the constant in every lane.
     """
     lanes = x.type.count
-    integers = ir.VectorType(ir.IntType(64), lanes)
+    integers = ir.VectorType(ir.IntType(_precision_of(x).bits), lanes)
     return (
         lambda number: ir.Constant(x.type, [float(number)] * lanes),
         lambda number: ir.Constant(integers, [number] * lanes),
@@ -48,15 +50,17 @@ def _constant_makers(x: Any) -> tuple[Callable[[float], Any], Callable[[int], An
     )
 
 
-def as_vector(builder: Any, value: Any) -> Any:
+def as_vector(builder: Any, value: Any, kind: Any = VECTOR) -> Any:
     """Return a vector with a scalar in every lane; return a vector unchanged."""
-    if value.type == VECTOR:
+    if value.type == kind:
         return value
-    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, INDEX_TYPE(0))
+    if value.type != kind.element:
+        value = builder.fptrunc(value, kind.element)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, INDEX_TYPE(0))
     return builder.shuffle_vector(
         one,
-        ir.Constant(VECTOR, ir.Undefined),
-        ir.Constant(ir.VectorType(INDEX_TYPE, LANES), [0] * LANES),
+        ir.Constant(kind, ir.Undefined),
+        ir.Constant(ir.VectorType(INDEX_TYPE, kind.count), [0] * kind.count),
     )
 
 
@@ -87,83 +91,141 @@ def _emit_polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> A
 
 
 _LOG2_E = 1.4426950408889634
-_LN2_HIGH = 6.93147180369123816490e-01  # 21 zero bits at the end, so n * high is exact
-_LN2_LOW = 1.90821492927058770002e-10
-_ROUNDING_SHIFT = (
-    6755399441055744.0  # 1.5 * 2**52: adding and then subtracting it rounds to an integer
+
+
+class _Precision(NamedTuple):
+    """Constants of exp and log for numbers of one width."""
+
+    bits: int
+    mantissa_bits: int
+    lowest: float  # bounds of exp's argument
+    highest: float
+    ln2_high: float  # with so many zero bits at the end that n * ln2_high is exact
+    ln2_low: float
+    rounding_shift: float  # 1.5 * 2**mantissa_bits: adding, then subtracting it rounds to integers
+    rounding_shift_bits: int
+    seam: int  # the bits of sqrt(1/2)
+    exp_coefficients: tuple[float, ...]
+    """Of (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, highest power first."""
+    log_coefficients: tuple[float, ...]
+    """Of (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, for (1 + s) / (1 - s) in
+    [sqrt(1/2), sqrt(2)]."""
+
+
+_DOUBLE_PRECISION = _Precision(
+    bits=64,
+    mantissa_bits=52,
+    lowest=-708.0,
+    highest=709.0,
+    ln2_high=6.93147180369123816490e-01,
+    ln2_low=1.90821492927058770002e-10,
+    rounding_shift=6755399441055744.0,
+    rounding_shift_bits=0x4338000000000000,
+    seam=0x3FE6A09E667F3BCD,
+    exp_coefficients=(  # error of the product 1.3e-17
+        2.5100424157005067e-08,
+        2.7620138719733994e-07,
+        2.7557268378684192e-06,
+        2.480152119021773e-05,
+        0.00019841269863105968,
+        0.0013888888917281794,
+        0.008333333333330051,
+        0.04166666666662399,
+        0.16666666666666669,
+        0.5000000000000001,
+    ),
+    log_coefficients=(
+        0.14617807153417325,
+        0.15331611722055008,
+        0.1818289243253687,
+        0.22222211089379496,
+        0.28571428626253836,
+        0.3999999999989889,
+        0.666666666666667,
+    ),
+)
+_SINGLE_PRECISION = _Precision(
+    bits=32,
+    mantissa_bits=23,
+    lowest=-87.0,
+    highest=88.0,
+    ln2_high=0.693145751953125,
+    ln2_low=1.428606765330187e-06,
+    rounding_shift=12582912.0,
+    rounding_shift_bits=0x4B400000,
+    seam=0x3F3504F3,
+    exp_coefficients=(  # error of the product 3e-9
+        0.001381461275741458,
+        0.008368710055947304,
+        0.04166838899254799,
+        0.1666652113199234,
+        0.4999999403953552,
+    ),
+    log_coefficients=(0.29871729016304016, 0.3997754156589508, 0.6666677594184875),
 )
 
-# (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, error of the product 1.3e-17
-_EXP_COEFFICIENTS = (
-    2.5100424157005067e-08,
-    2.7620138719733994e-07,
-    2.7557268378684192e-06,
-    2.480152119021773e-05,
-    0.00019841269863105968,
-    0.0013888888917281794,
-    0.008333333333330051,
-    0.04166666666662399,
-    0.16666666666666669,
-    0.5000000000000001,
-)
 
-# (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, for (1 + s) / (1 - s) in [sqrt(1/2), sqrt(2)]
-_LOG_COEFFICIENTS = (
-    0.14617807153417325,
-    0.15331611722055008,
-    0.1818289243253687,
-    0.22222211089379496,
-    0.28571428626253836,
-    0.3999999999989889,
-    0.666666666666667,
-)
+def _precision_of(x: Any) -> _Precision:
+    """Return the precision of a vector."""
+    return _SINGLE_PRECISION if x.type.element == ir.FloatType() else _DOUBLE_PRECISION
 
 
 def emit_exp(builder: Any, x: Any) -> Any:
     """Emit e^x for vectors of any width."""
     number, integer, integer_type = _constant_makers(x)
-    low, high = number(-708.0), number(709.0)
+    precision = _precision_of(x)
+    low, high = number(precision.lowest), number(precision.highest)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUNDING_SHIFT))
-    n = builder.fsub(shifted, number(_ROUNDING_SHIFT))
-    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
-    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
+    shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(precision.rounding_shift))
+    n = builder.fsub(shifted, number(precision.rounding_shift))
+    r = builder.fsub(
+        x, builder.fmul(n, number(precision.ln2_high), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS
+    )
+    r = builder.fsub(
+        r, builder.fmul(n, number(precision.ln2_low), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS
+    )
     q = builder.fmul(
-        builder.fmul(r, r), _emit_polynomial(builder, r, _EXP_COEFFICIENTS), flags=_FUSED_FLAGS
+        builder.fmul(r, r),
+        _emit_polynomial(builder, r, precision.exp_coefficients),
+        flags=_FUSED_FLAGS,
     )
     value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
-    exponent = builder.shl(builder.bitcast(shifted, integer_type), integer(52))
+    exponent = builder.shl(builder.bitcast(shifted, integer_type), integer(precision.mantissa_bits))
     return builder.bitcast(builder.add(builder.bitcast(value, integer_type), exponent), x.type)
 
 
 def emit_log(builder: Any, x: Any) -> Any:
     """Emit log x for vectors of any width."""
     number, integer, integer_type = _constant_makers(x)
+    precision = _precision_of(x)
     bits = builder.bitcast(x, integer_type)
     # Exponents change at powers of 2; move that to sqrt(1/2), so that the mantissa is around 1.
-    seam = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
-    moved = builder.sub(bits, integer(seam))
-    n = builder.ashr(moved, integer(52))
+    moved = builder.sub(bits, integer(precision.seam))
+    n = builder.ashr(moved, integer(precision.mantissa_bits))
     mantissa = builder.bitcast(
-        builder.sub(bits, builder.shl(n, integer(52))), x.type
+        builder.sub(bits, builder.shl(n, integer(precision.mantissa_bits))), x.type
     )  # in [sqrt(1/2), sqrt(2))
-    # Turn n into a float: these are the bits of 1.5 * 2**52 + n.
-    shifted = builder.add(n, integer(0x4338000000000000))
-    exponent = builder.fsub(builder.bitcast(shifted, x.type), number(_ROUNDING_SHIFT))
+    # Turn n into a float: these are the bits of the shift + n.
+    shifted = builder.add(n, integer(precision.rounding_shift_bits))
+    exponent = builder.fsub(builder.bitcast(shifted, x.type), number(precision.rounding_shift))
     f = builder.fsub(mantissa, number(1.0))
     s = builder.fdiv(f, builder.fadd(mantissa, number(1.0)))
     z = builder.fmul(s, s)
     tail = builder.fmul(
-        builder.fmul(s, z), _emit_polynomial(builder, z, _LOG_COEFFICIENTS), flags=_FUSED_FLAGS
+        builder.fmul(s, z),
+        _emit_polynomial(builder, z, precision.log_coefficients),
+        flags=_FUSED_FLAGS,
     )
     # log(m) = 2 s + tail = f - s f + tail: f is exact, the rest is small.
     small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
     small = builder.fadd(
-        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS
+        small,
+        builder.fmul(exponent, number(precision.ln2_low), flags=_FUSED_FLAGS),
+        flags=_FUSED_FLAGS,
     )
-    large = builder.fmul(exponent, number(_LN2_HIGH))
+    large = builder.fmul(exponent, number(precision.ln2_high))
     return builder.fadd(large, builder.fadd(f, small))
 
 

@@ -477,18 +477,18 @@ def test_hostile_histories_give_probabilities(trials: Trials, change: dict[str, 
 
 
 def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
-    """Apply a function of the kernels to LANES numbers at a time."""
+    """Apply a function of the kernels to as many numbers at a time as a vector has."""
     import numba
 
     from srs_eval.training import simd
 
     load: Any = simd.load
     store: Any = simd.store
-    LANES = elementwise.LANES
+    lanes = elementwise.SINGLE_LANES if x.dtype == np.float32 else elementwise.LANES
 
     @numba.njit
     def run(x: Any, out: Any) -> None:
-        for k in range(0, len(x), LANES):
+        for k in range(0, len(x), lanes):
             store(out, k, function(load(x, k)))
 
     out = np.empty_like(x)
@@ -516,6 +516,59 @@ def test_vector_functions_are_exact_to_a_few_last_digits() -> None:
     ends = _evaluate(simd.exp, np.repeat([-1e9, 1e9], 8))
     assert (ends > 0).all()
     assert np.isfinite(ends).all()
+
+
+def test_single_vector_functions_are_exact_to_a_last_digit() -> None:
+    from srs_eval.training import simd
+
+    rng = np.random.default_rng(0)
+    uniform = [rng.uniform(-87, 88, 4000), rng.uniform(-1e-3, 1e-3, 800), np.zeros(16)]
+    x = np.concatenate(uniform).astype(np.float32)
+    error = np.abs(_evaluate(simd.exp, x) / np.exp(x.astype(np.float64)) - 1)
+    assert error.max() < 2e-7
+    positive = [np.exp(rng.uniform(-87, 88, 4000)), 1 + rng.uniform(-0.3, 0.42, 4000), np.ones(16)]
+    x = np.concatenate(positive).astype(np.float32)
+    exact = np.log(x.astype(np.float64))
+    got = _evaluate(simd.log, x)
+    off = got != exact
+    assert np.abs((got[off] - exact[off]) / exact[off]).max() < 2e-7
+    assert _evaluate(simd.log, np.zeros(16, np.float32))[0] < -80
+    np.testing.assert_array_equal(_evaluate(simd.sqrt, x), np.sqrt(x))
+    ends = _evaluate(simd.exp, np.repeat(np.float32([-1e9, 1e9]), 16))
+    assert (ends > 0).all()
+    assert np.isfinite(ends).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_of_matrices_equal_numpy(dtype: type) -> None:
+    import numba
+
+    from srs_eval.training import simd
+
+    add_products: Any = simd.add_products
+    add_outer_products: Any = simd.add_outer_products
+    rows_of: Any = simd.rows_of
+
+    @numba.njit
+    def run(y: Any, w: Any, x: Any, sums: Any) -> None:
+        add_products(rows_of(y), 1, w.ravel(), 4, 4, 1, rows_of(x), 2, 4, 3)
+        add_products(rows_of(y), 5, w.ravel(), 0, 1, 4, rows_of(x), 0, 5, 2)
+        add_outer_products(rows_of(sums), 1, 4, rows_of(y), 1, 2, rows_of(x), 0, 3, 2, 2, 3)
+
+    rng = np.random.default_rng(1)
+    lanes = elementwise.LANES if dtype is np.float64 else elementwise.SINGLE_LANES
+    y, x, sums = (rng.normal(size=(n, lanes)).astype(dtype) for n in (7, 6, 9))
+    w = rng.normal(size=(5, 4)).astype(dtype)
+    expected_y, expected_sums = y.copy(), sums.copy()
+    expected_y[1:4] += w[1:4] @ x[2:6]
+    expected_y[5:7] += w.T[:2] @ x[:5]
+    for r in range(2):
+        for j in range(2):
+            expected_sums[1 + 4 * j : 4 + 4 * j] += expected_y[1 + 2 * r + j] * x[3 * r : 3 * r + 3]
+    run(y, w, x, sums)
+    accuracy = 1e-13 if dtype is np.float64 else 2e-6
+    np.testing.assert_allclose(y, expected_y, rtol=accuracy, atol=accuracy)
+    np.testing.assert_allclose(sums, expected_sums, rtol=accuracy, atol=accuracy)
 
 
 def mixed(x: Any) -> Any:
