@@ -1049,10 +1049,11 @@ def planned(dataset: Path, chosen: list[Configuration], out: Path, jobs: int) ->
 
 
 def test_plan_includes_time_that_does_not_depend_on_reviews(dataset: Path, tmp_path: Path) -> None:
-    chosen = resolve_configurations("LSTM,LSTM-fixed")
+    chosen = resolve_configurations("GradientBoosting,GradientBoosting-short")
     plan = planned(dataset, chosen, tmp_path, 1)
     fixed_seconds = sum(configuration.model.cost.seconds_besides for configuration in chosen)
-    assert plan.expected_seconds > fixed_seconds + 1
+    assert fixed_seconds > 1
+    assert plan.expected_seconds > fixed_seconds
 
 
 @pytest.mark.parametrize("is_compiled", [True, False])
@@ -1104,7 +1105,7 @@ def test_skipped_unit_names_the_missing_module(
 ) -> None:
     """Check the record by which a later batch tries again (`ResultStore.statuses`)."""
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: module != "torch")
-    networks = resolve_configurations("LSTM")
+    networks = resolve_configurations("Transformer")
     average = resolve_configurations("AVG")
     units = _evaluate_user(dataset, 1, [*networks, *average], Context(), {})
     assert [(unit.status, unit.missing_module) for unit in units] == [

@@ -22,10 +22,14 @@ Upstream runs every review's whole history as a sequence of its own, padded, all
 But a card's shorter histories are the beginnings of its longest one. So here each card goes through
 the network once, and every review reads the output at its position; cards go in groups, whose
 gradients are added up. Results are the same except for rounding.
+
+On the processor, training and prediction are computed in `training.lstm_kernel`. On other devices
+torch runs the network that is written below, which tests compare the kernel with.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -39,6 +43,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel, no_parameters
 from srs_eval.training import hyperparameters
+from srs_eval.training.card_lanes import CardBatch, make_batch
 from srs_eval.training.networks import (
     Tensors,
     load_network_weights,
@@ -67,6 +72,7 @@ _RATE = hyperparameters.learning_rate(_RATES[1])  # the other two scale with it
 _DECAY = hyperparameters.penalty("decay", 0.04855)
 _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
+_SQUARE_DECAY = 0.999  # of AdamW's running mean of the squared gradient
 _LONGEST_GRADIENT = 7050.0  # norm to which longer gradients are shortened
 _RECENCY = 6.49, 2.4758  # weight and degree, see `compute_relative_recency_weights`
 _REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
@@ -165,11 +171,27 @@ def _build_network(weights: LstmWeights, device: Any) -> Any:
     return network.to(device)
 
 
-@cache
 def _tensor_shapes() -> dict[str, tuple[int, ...]]:
     """Return the names and shapes of the tensors."""
-    tensors = build_network(network_class()).state_dict()
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    from srs_eval.training.lstm_kernel import TENSOR_SHAPES
+
+    return TENSOR_SHAPES
+
+
+def _flatten(tensors: Tensors) -> NDArray[np.float32]:
+    """Return all tensors as one vector, in the order of `_tensor_shapes`."""
+    return np.concatenate([np.ravel(tensors[name]) for name in _tensor_shapes()])
+
+
+def _unflatten(w: NDArray[np.float32]) -> Tensors:
+    """Return the tensors of a vector that `_flatten` made."""
+    tensors = {}
+    begin = 0
+    for name, shape in _tensor_shapes().items():
+        end = begin + math.prod(shape)
+        tensors[name] = w[begin:end].reshape(shape)
+        begin = end
+    return tensors
 
 
 def _load_start(fixed: bool, context: Context) -> LstmWeights:
@@ -269,6 +291,21 @@ def group_cards(
         )
 
 
+def _make_batch(
+    trials: Trials, rows: IntArray, x: NDArray[np.float32], weight: NDArray[np.float32]
+) -> tuple[CardBatch, IntArray]:
+    """Return the trials `rows` with their weights (n,) as the kernel takes them."""
+    y = trials.y[rows].astype(np.float32)
+    return make_batch(
+        x,
+        trials.history_start[rows],
+        trials.sequence_length[rows],
+        _days_since_last(trials, rows),
+        weight * y,
+        weight * (1 - y),
+    )
+
+
 def _rows_per_pass(context: Context) -> int:
     return _REVIEWS_AT_ONCE_ON_GPU if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
 
@@ -286,16 +323,12 @@ def rate_of_pass(passes_done: int, passes: int = 20) -> float:
 
 
 def fine_tune(
-    weights: LstmWeights, trials: Trials, train: IntArray, context: Context, max_rows: int
+    weights: LstmWeights, trials: Trials, train: IntArray, context: Context
 ) -> LstmWeights:
     """Fit the weights to the positions `train`, which are in order of review.
 
-    At most about `max_rows` history rows go through the network at once. Raises NotEnoughData if
-    there are no reviews to train on.
+    Raises NotEnoughData if there are no reviews to train on.
     """
-    import torch
-    from torch.nn.functional import binary_cross_entropy
-
     if trials.protocol.secs:
         train = train[trials.elapsed_days[train] > 0]
     if not len(train):
@@ -303,8 +336,71 @@ def fine_tune(
     weight_of = np.zeros(len(trials), np.float32)
     weight_of[train] = compute_relative_recency_weights(len(train), *_RECENCY)
     rows = shuffle_rows(trials, train, context)
-    x = _compute_inputs(trials, weights.mean, weights.deviation)
+    train_network = _train_compiled if context.device == "cpu" else _train_in_torch
+    tensors = train_network(weights, trials, rows, weight_of, context)
+    require_finite(*tensors.values())
+    return replace(weights, tensors=tensors)
+
+
+def _split_into_batches(rows: IntArray, context: Context) -> list[tuple[IntArray, float]]:
+    """Return the rows of each batch, and the factor on the sum of their losses."""
     size = _BATCH.integer_in(context)
+    batches = [rows[first : first + size] for first in range(0, len(rows), size)]
+    return [(batch, len(batch) ** (_BATCH_EXPONENT - 1)) for batch in batches]
+
+
+def _train_compiled(
+    weights: LstmWeights,
+    trials: Trials,
+    rows: IntArray,
+    weight_of: NDArray[np.float32],
+    context: Context,
+) -> Tensors:
+    """Return the tensors after training on the shuffled rows, with weights (trials,)."""
+    from srs_eval.training.lstm_kernel import new_network, run_pass
+
+    x = _compute_inputs(trials, weights.mean, weights.deviation)
+    batches = []
+    for batch_rows, scale in _split_into_batches(rows, context):
+        batch, _ = _make_batch(trials, batch_rows, x, weight_of[batch_rows])
+        batches.append((batch, scale))
+    start = _flatten(weights.tensors)
+    w = start.copy()
+    network = new_network(w, [batch for batch, _ in batches])
+    square = np.zeros(len(w))
+    passes = _PASSES.integer_in(context)
+    rate_factor = _RATE.number_in(context) / _RATES[1]
+    decay = _DECAY.number_in(context)
+    pull = _PULL.number_in(context)
+    steps = passes * len(batches)
+    for done in range(steps):
+        number, batch_number = divmod(done, len(batches))
+        batch, scale = batches[batch_number]
+        run_pass(network, batch, trains=True)
+        gradient = scale * network.gradient + 2 * pull * (w - start)
+        length = np.linalg.norm(gradient)
+        gradient *= min(1.0, _LONGEST_GRADIENT / (length + 1e-6))
+        # AdamW without momentum, in torch's order of operations
+        rate = rate_factor * rate_of_pass(number, passes)
+        square += (1 - _SQUARE_DECAY) * (gradient * gradient - square)
+        deviation = np.sqrt(square / (1 - _SQUARE_DECAY ** (done + 1))) + 1e-8
+        w[:] = w * (1 - rate * decay) - rate * gradient / deviation
+        context.tick((done + 1) / steps)
+    return _unflatten(w)
+
+
+def _train_in_torch(
+    weights: LstmWeights,
+    trials: Trials,
+    rows: IntArray,
+    weight_of: NDArray[np.float32],
+    context: Context,
+) -> Tensors:
+    """Return the tensors after training on the shuffled rows, with weights (trials,)."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy
+
+    x = _compute_inputs(trials, weights.mean, weights.deviation)
     passes = _PASSES.integer_in(context)
     pull = _PULL.number_in(context)
     rate_factor = _RATE.number_in(context) / _RATES[1]
@@ -313,17 +409,19 @@ def fine_tune(
         parameters = list(network.parameters())
         start = [parameter.detach().clone() for parameter in parameters]
         batches = []
-        for first in range(0, len(rows), size):
-            batch = rows[first : first + size]
+        for batch, scale in _split_into_batches(rows, context):
             groups = []
-            for group in group_cards(trials, batch, x, device, max_rows):
+            for group in group_cards(trials, batch, x, device, _rows_per_pass(context)):
                 group_rows = batch[group.position]
                 y = torch.from_numpy(trials.y[group_rows].astype(np.float32)).to(device)
                 weight = torch.from_numpy(weight_of[group_rows]).to(device)
                 groups.append((group, y, weight))
-            batches.append((groups, len(batch) ** (_BATCH_EXPONENT - 1)))
+            batches.append((groups, scale))
         optimizer = torch.optim.AdamW(
-            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=_DECAY.number_in(context)
+            parameters,
+            lr=_RATES[0],
+            betas=(0.0, _SQUARE_DECAY),
+            weight_decay=_DECAY.number_in(context),
         )
         steps = passes * sum(len(groups) for groups, _ in batches)
         done = 0
@@ -342,20 +440,37 @@ def fine_tune(
                     parameter.grad += 2 * pull * (parameter.detach() - origin)
                 torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
                 optimizer.step()
-        tensors = {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
-    require_finite(*tensors.values())
-    return replace(weights, tensors=tensors)
+        return {name: tensor.cpu().numpy() for name, tensor in network.state_dict().items()}
 
 
 def predict_recall(
     weights: LstmWeights, trials: Trials, rows: IntArray, context: Context
 ) -> FloatArray:
     """Return the probability of recall at the positions `rows` (same shape)."""
+    if not len(rows):
+        return np.empty(0)
+    predict_rows = _predict_compiled if context.device == "cpu" else _predict_in_torch
+    return predict_rows(weights, trials, rows, context)
+
+
+def _predict_compiled(
+    weights: LstmWeights, trials: Trials, rows: IntArray, context: Context
+) -> FloatArray:
+    from srs_eval.training.lstm_kernel import new_network, run_pass
+
+    x = _compute_inputs(trials, weights.mean, weights.deviation)
+    batch, item = _make_batch(trials, rows, x, np.zeros(len(rows), np.float32))
+    run_pass(new_network(_flatten(weights.tensors), [batch]), batch, trains=False)
+    return batch.recall.reshape(-1)[item].astype(np.float64)
+
+
+def _predict_in_torch(
+    weights: LstmWeights, trials: Trials, rows: IntArray, context: Context
+) -> FloatArray:
+    """Return what `predict_recall` returns, computed on the context's device."""
     import torch
 
     result = np.empty(len(rows))
-    if not len(rows):
-        return result
     x = _compute_inputs(trials, weights.mean, weights.deviation)
     with use_device(context) as device, torch.no_grad():
         network = _build_network(weights, device).eval()
@@ -373,7 +488,7 @@ def _fit(
     *,
     fixed: bool = False,
 ) -> LstmWeights:
-    return fine_tune(_load_start(fixed, context), trials, train, context, _rows_per_pass(context))
+    return fine_tune(_load_start(fixed, context), trials, train, context)
 
 
 def _predict(
@@ -396,7 +511,7 @@ _LSTM = TrainedModel(
     source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
     note="As published: the answer time is normalised with the interval's mean and "
     "deviation, by mistake; LSTM-fixed corrects this.",
-    cost=Cost(seconds_per_10k=3.5, seconds_besides=1.7),
+    cost=Cost(seconds_per_10k=0.7, seconds_to_compile=6.0),
     standard=_STANDARD,
     # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
     aliases={"LSTM-short-secs-duration-equalize_test_with_non_secs": _STANDARD},
@@ -415,6 +530,7 @@ MODELS = (
         _LSTM,
         name="LSTM-fixed",
         note="LSTM with the answer time normalised as it should be; no published figures.",
+        cost=replace(_LSTM.cost, kernels_of="LSTM"),
         standard="LSTM-fixed-short-secs-equalize_test_with_non_secs",
         aliases={},
         fit=partial(_fit, fixed=True),

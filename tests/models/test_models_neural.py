@@ -32,8 +32,8 @@ from srs_eval.models import (
     transformer,
 )
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.training import card_lanes, lstm_kernel, optimisers, torch_networks
 from srs_eval.training import networks as neural
-from srs_eval.training import optimisers, torch_networks
 from srs_eval.training.compile import compile_kernel
 from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
@@ -434,12 +434,99 @@ def test_lstm_layer_equals_torch(lengths: list[int], seed: int) -> None:
         torch.testing.assert_close(computed, reference, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("at_once", slow_except({60}, [1, 60, 10**6]))
+def make_lstm_network(seed: int) -> Any:
+    """Return the torch network with random weights in float64."""
+    torch.manual_seed(seed)
+    network = torch_networks.build_network(lstm.network_class())
+    for parameter in network.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
+    return network.double()
+
+
+def test_lstm_kernel_has_the_tensors_of_the_torch_network() -> None:
+    network = make_lstm_network(0)
+    shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    assert list(lstm_kernel.TENSOR_SHAPES.items()) == list(shapes.items())
+    assert lstm_kernel.PARAMETERS == 8869
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=40),
+    seed=st.integers(0, 99),
+    log_stability=st.sampled_from([0.0, -30.0, 24.0, 30.0]),
+)
+@settings(max_examples=20, deadline=None)
+def test_lstm_kernel_equals_torch(lengths: list[int], seed: int, log_stability: float) -> None:
+    """Compare recall, loss and gradient, also for stabilities at the bounds of the clamp."""
+    rng = np.random.default_rng(seed)
+    network = make_lstm_network(seed)
+    network.s_fc.bias.data += log_stability
+    values = [tensor.numpy().ravel() for tensor in network.state_dict().values()]
+    w = np.concatenate(values).astype(np.float32)
+    for parameter in network.parameters():  # both start from the same rounded numbers
+        parameter.data = parameter.data.float().double()
+    rows = sum(lengths)
+    begin = np.cumsum(lengths) - lengths
+    x = rng.normal(size=(rows, lstm.INPUTS)).astype(np.float32)
+    card = np.repeat(np.arange(len(lengths)), lengths)
+    chosen = rng.permutation(rows)[: 1 + rows // 2]
+    start = begin[card[chosen]]
+    length = chosen - start + 1
+    s = 1e-7 + math.exp(max(-25.0, min(25.0, log_stability)))
+    delta_t = (s * rng.exponential(5, len(chosen))).astype(np.float32)
+    y = rng.integers(0, 2, len(chosen)).astype(np.float32)
+    weight = rng.uniform(0.1, 2, len(chosen)).astype(np.float32)
+
+    losses = []
+    expected = []
+    for k in range(len(chosen)):
+        history = slice(start[k], start[k] + length[k])
+        n = int(length[k])
+        group = lstm._CardGroup(
+            x=torch.from_numpy(x[history]).double(),
+            previous=torch.arange(n - 1),
+            remaining=[1] * n,
+            item=torch.tensor([n - 1]),
+            delta_t=torch.tensor([float(delta_t[k])], dtype=torch.float64),
+            position=np.zeros(1, np.int64),
+        )
+        p = network(group)
+        expected.append(float(p.detach()[0]))
+        outcome = torch.tensor([float(y[k])], dtype=torch.float64)
+        losses.append(float(weight[k]) * torch.nn.functional.binary_cross_entropy(p, outcome))
+    loss = torch.stack(losses).sum()
+    loss.backward()
+
+    batch, item = card_lanes.make_batch(x, start, length, delta_t, weight * y, weight * (1 - y))
+    compiled = lstm_kernel.new_network(w, [batch])
+    lstm_kernel.run_pass(compiled, batch, trains=True)
+    recall = batch.recall.reshape(-1)[item].astype(np.float64)
+    np.testing.assert_allclose(recall, expected, rtol=1e-5)
+    computed_loss = -np.sum(weight * np.log(np.where(y > 0, recall, 1 - recall)))
+    assert computed_loss == pytest.approx(float(loss.detach()), rel=1e-5)
+    gradients = {name: tensor.grad.numpy() for name, tensor in network.named_parameters()}
+    whole = math.sqrt(sum(np.sum(gradient**2) for gradient in gradients.values()))
+    begin_of_tensor = 0
+    for name, gradient in gradients.items():
+        end = begin_of_tensor + gradient.size
+        error = np.linalg.norm(compiled.gradient[begin_of_tensor:end] - gradient.ravel())
+        assert error < 1e-4 * np.linalg.norm(gradient) + 1e-6 * whole, name
+        begin_of_tensor = end
+    assert end == len(compiled.gradient)
+
+
+TORCH_DEVICE = "cpu:0"  # on which torch computes, as on any device but "cpu"
+
+
+@pytest.mark.parametrize("at_once", slow_except({None, 60}, [None, 1, 60, 10**6]))
 def test_lstm_predictions_equal_histories_run_alone(
-    lstm_trials: Trials, weights_folder: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+    lstm_trials: Trials, weights_folder: Path, at_once: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
+    """Check the kernel's predictions, and those in torch with some reviews at once."""
     context = Context(weights=weights_folder)
+    if at_once is not None:
+        context = replace(context, device=TORCH_DEVICE)
+        monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
     weights = lstm._load_start(True, context)
     rows = np.random.default_rng(5).choice(lstm_trials.test_index, 40, replace=False)
     p = lstm.predict_recall(weights, lstm_trials, rows, context)
@@ -464,18 +551,37 @@ def test_lstm_inputs_by_hand(lstm_trials: Trials) -> None:
     np.testing.assert_array_equal(x[:, 2:], [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
-def test_lstm_trains_alike_in_groups_of_any_size(lstm_trials: Trials, weights_folder: Path) -> None:
-    """Check that training in groups, which takes less memory, gives the same weights."""
+def test_lstm_trains_alike_in_torch_in_groups_of_any_size(
+    lstm_trials: Trials, weights_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that the kernel gives the weights that torch gives in groups of any size."""
     context = Context(weights=weights_folder)
     start = lstm._load_start(True, context)
     train = lstm_trials.folds[1].train
-    in_one_group = lstm.fine_tune(start, lstm_trials, train, context, 10**6)
-    in_many_groups = lstm.fine_tune(start, lstm_trials, train, context, 100)
-    moved = 0.0
-    for name, tensor in in_one_group.tensors.items():
-        np.testing.assert_allclose(in_many_groups.tensors[name], tensor, rtol=1e-3, atol=3e-5)
-        moved = max(moved, float(np.abs(tensor - start.tensors[name]).max()))
-    assert moved > 1e-2
+    compiled = lstm.fine_tune(start, lstm_trials, train, context)
+    context = replace(context, device=TORCH_DEVICE)
+    for at_once in (10**6, 100):  # the latter takes less memory
+        monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
+        in_torch = lstm.fine_tune(start, lstm_trials, train, context)
+        moved = 0.0
+        for name, tensor in in_torch.tensors.items():
+            np.testing.assert_allclose(compiled.tensors[name], tensor, rtol=1e-3, atol=3e-5)
+            moved = max(moved, float(np.abs(tensor - start.tensors[name]).max()))
+        assert moved > 1e-2
+
+
+def test_lstm_trains_alike_in_torch_in_several_batches(
+    lstm_trials: Trials, weights_folder: Path
+) -> None:
+    """Check several batches a pass, whose reviews are part of the same histories."""
+    context = Context(weights=weights_folder, hyperparameters={"batch_size": 70})
+    start = lstm._load_start(True, context)
+    train = lstm_trials.folds[0].train
+    compiled = lstm.fine_tune(start, lstm_trials, train, context)
+    context = replace(context, device=TORCH_DEVICE)
+    in_torch = lstm.fine_tune(start, lstm_trials, train, context)
+    for name, tensor in in_torch.tensors.items():
+        np.testing.assert_allclose(compiled.tensors[name], tensor, rtol=1e-3, atol=1e-4)
 
 
 def test_lstm_normalises_as_published_or_corrected(weights_folder: Path) -> None:

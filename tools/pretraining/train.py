@@ -556,7 +556,7 @@ def _compute_task_gradient(
     begin = int(random.integers(0, len(later) - 2 * cut + 1))
     train = later[begin : begin + cut]
     rows = later[begin + cut : begin + cut + max(cut, 300)]
-    tuned = lstm.fine_tune(weights, trials, train, context, lstm._REVIEWS_AT_ONCE)
+    tuned = lstm.fine_tune(weights, trials, train, context)
     device = torch_networks._resolve_device(context)
     network = lstm._build_network(tuned, device)
     x = lstm._compute_inputs(trials, weights.mean, weights.deviation)
@@ -576,7 +576,7 @@ def compute_tuned_loss(
         later = np.flatnonzero(trials.elapsed_days > 0)
         most = 2 * len(later) // 3
         for cut in (min(15, most), min(300, most), most):
-            tuned = lstm.fine_tune(weights, trials, later[:cut], context, lstm._REVIEWS_AT_ONCE)
+            tuned = lstm.fine_tune(weights, trials, later[:cut], context)
             rows = later[cut : cut + 2_000]
             losses.append(
                 _compute_loss(trials.y[rows], lstm.predict_recall(tuned, trials, rows, context))
