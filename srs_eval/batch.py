@@ -215,7 +215,8 @@ def _find_device_configurations(
     return frozenset(
         configuration.name
         for configuration in configurations
-        if configuration.model.uses_device and not install_hint(configuration.model.needs)
+        if configuration.model.uses_device
+        and not install_hint(configuration.model.needs_on(context.device))
     )
 
 

@@ -42,7 +42,7 @@ def compute_cache_key(log_fingerprint: str, configuration: Configuration, contex
     """Return one hexadecimal digest of the data, protocol, program and settings."""
     model = configuration.model
     packages = list(model.packages)
-    if model.needs == "torch":
+    if model.needs_on(context.device) == "torch":
         packages.append("torch")
     contents = {
         "program": VERSION,

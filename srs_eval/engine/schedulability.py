@@ -242,8 +242,8 @@ def compute_curves(
     `measure_schedulability`. Raises the same exceptions as that.
     """
     model = configuration.model
-    require(model.needs, model.name)
-    require_memory(model.needs)
+    require(model.needs_on(context.device), model.name)
+    require_memory(model.needs_on(context.device))
     if isinstance(model, Ensemble):
         curves = [
             compute_curves(session, member, context, review_th, days, results).ravel()

@@ -89,8 +89,8 @@ class LearnerSession:
         """
         context = context or Context()
         model = configuration.model
-        require(model.needs, model.name)
-        require_memory(model.needs)
+        require(model.needs_on(context.device), model.name)
+        require_memory(model.needs_on(context.device))
         trials = self.trials(configuration.protocol)
         # Progress does not change a result. Hyperparameters count only in the configuration, which
         # is compared as well: a context merely gets a copy of them for the fit.

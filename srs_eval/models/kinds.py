@@ -111,7 +111,7 @@ class Model:
     later_days_only: bool = False
     """Has the flag `Protocol.later_days_only` with `secs` and `no_test_same_day`."""
     needs: str = ""
-    """Module of `srs_eval.data.errors.EXTRAS` that the model requires; "" for none."""
+    """Module of `srs_eval.data.errors.EXTRAS` that the model requires everywhere; "" for none."""
     packages: tuple[str, ...] = ()
     """Packages whose versions affect the figures, by their pip names; `needs` covers torch."""
     weights: Callable[[Context], str] | None = None
@@ -145,6 +145,13 @@ class Model:
     def is_cacheable(self) -> bool:
         """Return whether a later run may show its figures again instead of computing them."""
         return self.has_known_code
+
+    def needs_on(self, device: str) -> str:
+        """Return the module of `EXTRAS` that the model requires on a device, "" for none.
+
+        Devices other than "cpu" are torch's.
+        """
+        return "torch" if self.uses_device and device != "cpu" else self.needs
 
     @property
     def kernel_owner(self) -> str:

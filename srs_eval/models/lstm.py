@@ -515,7 +515,6 @@ _LSTM = TrainedModel(
     standard=_STANDARD,
     # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
     aliases={"LSTM-short-secs-duration-equalize_test_with_non_secs": _STANDARD},
-    needs="torch",
     uses_device=True,
     fit=_fit,
     default=no_parameters,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.data.datasets import open_dataset
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
@@ -1069,6 +1070,18 @@ def test_fit_on_too_long_histories_has_not_enough_data(
     with pytest.raises(NotEnoughData, match="too long"):
         fit(trials, train, np.ones(len(train)), context)
     assert len(predict(trials, [], train[:0], context)) == 0
+
+
+def test_lstm_needs_torch_only_on_devices(
+    session: LearnerSession, weights_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: False)
+    monkeypatch.setitem(sys.modules, "torch", None)  # its import fails
+    (configuration,) = resolve_configurations("LSTM")
+    context = Context(weights=weights_folder)
+    assert np.isfinite(session.run(configuration, context).metrics.log_loss)
+    with pytest.raises(NotInstalled, match="LSTM needs PyTorch: pip install"):
+        session.run(configuration, replace(context, device="cuda"))
 
 
 @pytest.mark.parametrize("device", ["cuda", "nonsense"])
