@@ -248,7 +248,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield text, "y copies the line"
         case ActKind.CHANGE_TO_FSRS:
             yield (
-                "Move to Anki, say, and give its FSRS the parameters fitted to you.",
+                "Anki has FSRS. Give it the parameters fitted to you.",
                 "y copies the line",
             )
         case ActKind.TURN_FSRS_ON:
