@@ -228,7 +228,7 @@ def assess_with_parameters(
         group,
         None,
         can_share=False,
-        late_candidates=(f.TAUGHT,) if learner.can_be_taught(group) else (),
+        with_late=True,
     )
     return with_parameters, finding
 

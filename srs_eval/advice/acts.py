@@ -115,6 +115,7 @@ class Act:
     preset_count: int = 1
     """Number of presets with reviews; with one, the act need not name it."""
     is_known: bool = True  # False if the file does not say which parameters are in force
+    is_still_advised: bool = False  # only because it was likely at an earlier milestone
     follows_fsrs: bool = False  # whether FSRS has to be turned on first
     hardly_matters: bool = False
     scheduler: str = ""  # name of another program's scheduler
@@ -346,6 +347,7 @@ def _group_presets(presets: Sequence[f.Finding]) -> list[Act]:
             subjects=tuple(finding.subject for finding in findings),
             preset_count=len(presets),
             is_known=f.get_evidence(findings[0], f.PresetParameters).is_known,
+            is_still_advised=f.get_evidence(findings[0], f.PresetParameters).is_still_advised,
             finding=findings[0],
         )
         for (kind, _, _), findings in groups.items()

@@ -342,11 +342,16 @@ class Learner:
         """Return True if the learner's program can run FSRS-7, but runs FSRS-6 for the preset."""
         return self.log.can_run_fsrs7 and not self.runs_fsrs7(group)
 
-    def can_be_taught(self, group: int) -> bool:
-        """Return True if three models can teach FSRS-6 what a preset's few reviews do not show."""
+    def can_be_taught(self, group: int, count: int | None = None) -> bool:
+        """Return True if three models can teach FSRS-6 what a preset's few reviews do not show.
+
+        With `count`, only the preset's first reviews count.
+        """
         if self.trials.protocol != PRESET_PROTOCOL or self.runs_fsrs7(group):
             return False
-        return taught.MIN_REVIEWS <= len(self.positions(group)) < taught.MAX_REVIEWS
+        if count is None:
+            count = len(self.positions(group))
+        return taught.MIN_REVIEWS <= count < taught.MAX_REVIEWS
 
     @cached_property
     def fractional_trials(self) -> _FractionalTrials:
@@ -574,11 +579,19 @@ class Learner:
             p[positions] = self.predict_with_parameters(values, positions, self.days_late)
         return p
 
-    def fit_parameters(self, candidate: str, group: int) -> list[float] | None:
+    def fit_parameters(
+        self, candidate: str, group: int, count: int | None = None
+    ) -> list[float] | None:
         """Return the parameters that a preset would get, fitted to all available reviews.
 
-        None for a candidate that is a model without parameters.
+        With `count`, which only RECENCY takes, they are fitted to the preset's first reviews. None
+        for a candidate that is a model without parameters.
         """
+        if count is not None and count < len(self.positions(group)):
+            assert candidate == f.RECENCY
+            return self.compute_once(
+                ("fit", group, count), lambda: self._fit_first_reviews(group, count)
+            )
         if candidate == f.FSRS_7:
             return self._fit_fsrs7_once(f.RECENCY, group)
         if self.runs_fsrs7(group) and candidate in _FSRS_7_CONFIGURATIONS:
@@ -608,6 +621,25 @@ class Learner:
             train = preset_positions
         fold = Fold(train=train, test=preset_positions[-1:])  # tests one review because it must
         trials = replace(self._trials_for(configuration), folds=(fold,))
+        by_partition = fit_and_predict(configuration, trials, self.context).parameters
+        if by_partition is None:
+            return None
+        return list(next(iter(by_partition.values())))
+
+    def _fit_first_reviews(self, group: int, count: int) -> list[float] | None:
+        """Fit a preset's version of FSRS to its first reviews as Anki's optimizer would."""
+        positions = self.positions(group)[:count]
+        fold = Fold(train=positions, test=positions[-1:])  # tests one review because it must
+        if self.runs_fsrs7(group):
+            configuration = self._fsrs7_configuration(f.RECENCY)
+            at_last = self.fractional_trials.position[positions[-1]]
+            earlier = np.arange(at_last + 1)
+            train = earlier[self.fractional_trials.trials.partition[earlier] == group]
+            fold = Fold(train=train, test=train[-1:])
+            trials = self._fsrs7_trials(configuration, (fold,))
+        else:
+            configuration = self.configuration(f.RECENCY)
+            trials = replace(self._trials_for(configuration), folds=(fold,))
         by_partition = fit_and_predict(configuration, trials, self.context).parameters
         if by_partition is None:
             return None

@@ -193,6 +193,8 @@ class PresetParameters(Evidence):
     """The best change: recommended, or not good enough to replace the current parameters."""
     search: str | None = None  # Anki's search for training reviews, if it is not the whole preset
     excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
+    is_still_advised: bool = False
+    """Whether the change is advised only because it was likely at an earlier milestone."""
     conclusion: str = ""
 
 

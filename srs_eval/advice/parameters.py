@@ -3,7 +3,8 @@
 Candidates are compared with the current parameters on reviews that neither has seen: those since
 the parameters were last changed, or all held-out ones if the defaults are active. Candidates are
 fitted again before each of five blocks of these reviews, as if the learner optimized now and then.
-The result is combined with the gains of other people (`srs_eval.advice.population`).
+The result is combined with the gains of other people (`srs_eval.advice.population`). Evidence is
+weighed at milestones (`srs_eval.advice.milestones`), so that advice does not come and go.
 
 The cost of optimizing less often is the log loss that older parameters add. A parameter is noise if
 it would move far with other days.
@@ -20,13 +21,18 @@ from itertools import takewhile
 import numpy as np
 
 from srs_eval.advice import findings as f
-from srs_eval.advice import population
+from srs_eval.advice import milestones, population
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
     Learner,
 )
 from srs_eval.advice.findings import Recommendation
+from srs_eval.advice.milestones import (
+    ReviewsForAdvice,
+    select_earlier_reviews,
+    select_reviews,
+)
 from srs_eval.advice.split import find_shareable_presets
 from srs_eval.advice.taught import MIN_REVIEWS
 from srs_eval.data.errors import NotEnoughData
@@ -44,13 +50,15 @@ OTHER_MODELS = (f.AVERAGE, f.SM2)
 """Models compared with FSRS on all held-out reviews. Their comparison is one question wherever it
 appears, tested separately from the comparison of ways to fit FSRS."""
 _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
-_MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said of a preset
+_MIN_REVIEWS = milestones.FIRST_MILESTONE  # with fewer, or on fewer days, nothing can be compared
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
 _TAUGHT_RATIO = 0.5
 """Stored parameters were taught if taught ones differ from them by less than this share of what
 those of Anki's optimizer do (nats)."""
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
+_STILL_ADVISED = 0.6
+"""Probability up from which a change is still advised if it was likely at an earlier milestone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +151,7 @@ def assess_parameters(
             group,
             held_out.get(group),
             can_share=group in shareable,
-            late_candidates=_find_late_candidates(learner, group) if with_late else (),
+            with_late=with_late,
         )
         yield finding
         recommendation = finding.recommendation if finding.parameters else Recommendation.KEEP
@@ -158,13 +166,19 @@ def assess_parameters(
 
 
 def has_late_candidates(learner: Learner, group: int) -> bool:
-    """Return True if `assess_parameters` adds candidates to a preset that come late."""
-    return bool(_find_late_candidates(learner, group))
+    """Return True if `assess_parameters` adds candidates to a preset that come late.
+
+    They may also be those of the milestones before, on which the advice depends.
+    """
+    milestones = [select_reviews(learner, group), *select_earlier_reviews(learner, group)]
+    return any(_find_late_candidates(learner, group, reviews) for reviews in milestones)
 
 
-def _find_late_candidates(learner: Learner, group: int) -> tuple[str, ...]:
+def _find_late_candidates(
+    learner: Learner, group: int, reviews: ReviewsForAdvice
+) -> tuple[str, ...]:
     candidates = []
-    if learner.can_be_taught(group):
+    if learner.can_be_taught(group, len(reviews.index)):
         candidates.append(f.TAUGHT)
     if learner.can_change_to_fsrs7(group):
         candidates.append(f.FSRS_7)
@@ -264,18 +278,16 @@ def _select_candidates(
     return [name for name in candidates if name in available]
 
 
-def _compare_since_optimized(
-    learner: Learner, group: int, late_candidates: Sequence[str]
+def _compare_unseen(
+    learner: Learner, group: int, reviews: ReviewsForAdvice, candidates: Sequence[str]
 ) -> _CandidateComparison | None:
     """Compare candidates on reviews unseen by the current parameters; None for too few."""
-    index = learner.since_optimized(group)
+    index = reviews.unseen
     if index is None or len(index) < _MIN_REVIEWS or learner.count_days(index) < _MIN_DAYS:
         return None
     folds = learner.rolling_folds(index)
     losses = {f.CURRENT: learner.losses(learner.predict(f.CURRENT, folds), index)}
-    names = _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group)
-    names += late_candidates
-    for name in names:
+    for name in candidates:
         with suppress(NotEnoughData):
             losses[name] = learner.losses(learner.predict_refitted(name, group, folds), index)
     return compare_candidates(
@@ -289,29 +301,23 @@ def _assess_preset(
     held_out: _CandidateComparison | None,
     *,
     can_share: bool,
-    late_candidates: Sequence[str],
+    with_late: bool,
 ) -> f.Finding:
     """Choose between the current parameters of a preset and the best change."""
     preset = learner.log.presets.get(group)
-    comparison = _compare_since_optimized(learner, group, late_candidates)
-    count = len(learner.positions(group))
-    refit_prior = _make_refit_prior(learner, group)
-    priors = _Priors(
-        evaluated_count=max(count * 5 // 6, 1),  # five folds hold out five sixths
-        refit=refit_prior,
-    )
-    if f.TAUGHT in late_candidates:
-        with suppress(NotEnoughData):  # Anki's optimizer would refuse
-            priors = _add_taught_prior(priors, learner, group)
-    if f.FSRS_7 in late_candidates:
-        by_anki = _choose_prior(f.RECENCY, priors)
-        assert by_anki is not None
-        fsrs7_prior = population.fsrs7_change_prior(by_anki, priors.evaluated_count)
-        priors = replace(priors, fsrs7=fsrs7_prior)
+    reviews = select_reviews(learner, group)
+    late_candidates = _find_late_candidates(learner, group, reviews) if with_late else ()
+    names = _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group)
+    comparison = _compare_unseen(learner, group, reviews, [*names, *late_candidates])
+    count = len(reviews.index)
+    priors = _make_priors(learner, group, reviews, late_candidates)
     candidates = _collect_candidates(learner, group, comparison, priors)
     # A change has to gain this much, and one that takes pasting as much again.
     min_gain = learner.equivalence / 2
-    best = _choose_best(candidates, can_share=can_share, min_gain=min_gain)
+    still_advised = _StillAdvised(learner, group, min_gain, with_late)
+    best = _choose_best(
+        candidates, can_share=can_share, min_gain=min_gain, still_advised=still_advised.includes
+    )
     if best.name == f.POOLED:
         pooled = learner.fit_parameters(f.POOLED, group)
         if pooled == learner.fit_parameters(f.SHARED, group):
@@ -325,7 +331,7 @@ def _assess_preset(
     else:
         # The probability of "keep" is that the best change would not gain a noticeable amount.
         prior = _choose_prior(best.name, priors)
-        if prior is None or (refit_prior is None and count < _MIN_REVIEWS_TO_FIT):
+        if prior is None or (priors.refit is None and count < _MIN_REVIEWS_TO_FIT):
             prior = _make_no_change_prior()  # the defaults are active and would stay
         noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
@@ -337,9 +343,10 @@ def _assess_preset(
     # If nearly all cards are gone, this is about reviews of other rows: nothing is recommended.
     excluded_majority = learner.excluded_majority
     is_change = is_change and not excluded_majority
+    is_still_advised = is_change and still_advised.includes(best)
     # If FSRS is to be turned on, it needs parameters to start with, however unsure they are.
     parameters = None
-    if is_change and (learner.is_fsrs_off or probability >= f.LIKELY):
+    if is_change and (learner.is_fsrs_off or probability >= f.LIKELY or is_still_advised):
         parameters = learner.fit_parameters(best.name, group)
     missing = None
     is_open = best.difference is not None and intervals.has_enough_data(best.difference)
@@ -352,7 +359,7 @@ def _assess_preset(
         elif candidate.name == f.DEFAULTS:  # which are active, and not better than themselves
             probabilities[candidate.name] = 0.0
     evidence = f.PresetParameters(
-        is_fitted=refit_prior is not None,
+        is_fitted=priors.refit is not None,
         is_known=preset is not None and preset.has_settings,
         fsrs_is_off=learner.is_fsrs_off,
         candidates=tuple(
@@ -364,6 +371,7 @@ def _assess_preset(
         compared_candidate=best.name,
         search=None if preset is None else preset.search,
         excluded_majority=excluded_majority,
+        is_still_advised=is_still_advised,
     )
     return f.Finding(
         "parameters",
@@ -382,23 +390,56 @@ def _assess_preset(
     )
 
 
-def _make_refit_prior(learner: Learner, group: int) -> population.GainPrior | None:
-    """Return the prior for a refit of a preset's stored parameters; None if it has none."""
-    if not learner.stored(group):
-        return None
-    index = learner.positions(group)
-    if not len(index):
-        return _make_no_change_prior()
-    refit = None
-    with suppress(NotEnoughData):
-        refit = learner.fit_parameters(f.RECENCY, group)
-    if refit is None:
-        refit = learner.fit_parameters(f.DEFAULTS, group)
-        assert refit is not None
-    divergence = _diverge_from_active(learner, group, refit, index)
-    unseen = learner.since_optimized(group)
-    unseen_count = None if unseen is None else len(unseen)
-    return population.refit_prior(population.StoredParameters(divergence, len(index), unseen_count))
+@dataclass(frozen=True, eq=False)
+class _StillAdvised:
+    """Changes of a preset that were likely to help, and that later evidence is not against.
+
+    At one of the last milestones such a change was likely, and it was never below 60 % since then.
+    If another change takes its place, as Optimize that of taught parameters when reviews are no
+    longer few, that one is still advised.
+    """
+
+    learner: Learner
+    group: int
+    min_gain: float
+    with_late: bool
+
+    def includes(self, change: f.Candidate) -> bool:
+        """Return True if a change is not likely, but still advised."""
+        belief = change.belief
+        assert belief is not None
+        may_help = _STILL_ADVISED <= belief.probability < f.LIKELY
+        if not may_help or belief.gain < self.min_gain:
+            return False
+        return self.learner.compute_once(
+            ("was advised", self.group, change.name, self.min_gain, self.with_late),
+            lambda: self._was_advised(change.name),
+        )
+
+    def _was_advised(self, name: str) -> bool:
+        for reviews in select_earlier_reviews(self.learner, self.group):
+            may_help = False
+            for belief in self._believe(name, reviews):
+                if belief.probability >= f.LIKELY and belief.gain >= self.min_gain:
+                    return True
+                may_help = may_help or belief.probability >= _STILL_ADVISED
+            if not may_help:
+                return False
+        return False
+
+    def _believe(self, name: str, reviews: ReviewsForAdvice) -> Iterator[f.Belief]:
+        """Yield the beliefs in a change, and in taught parameters, at an earlier milestone."""
+        late_candidates: tuple[str, ...] = ()
+        if self.with_late:
+            late_candidates = _find_late_candidates(self.learner, self.group, reviews)
+        priors = _make_priors(self.learner, self.group, reviews, late_candidates)
+        for candidate in dict.fromkeys((name, f.TAUGHT)):
+            prior = _choose_prior(candidate, priors)
+            if prior is None:
+                continue
+            comparison = _compare_unseen(self.learner, self.group, reviews, [candidate])
+            difference = None if comparison is None else comparison.difference.get(candidate)
+            yield population.compute_belief(difference, prior)
 
 
 @dataclass(frozen=True)
@@ -413,36 +454,79 @@ class _Priors:
     fsrs7: population.GainPrior | None = None  # None if FSRS_7 is no candidate
 
 
-def _add_taught_prior(priors: _Priors, learner: Learner, group: int) -> _Priors:
+def _make_priors(
+    learner: Learner, group: int, reviews: ReviewsForAdvice, late_candidates: Sequence[str]
+) -> _Priors:
+    """Return the priors for the candidates of a preset, of which some may come late."""
+    priors = _Priors(
+        evaluated_count=max(len(reviews.index) * 5 // 6, 1),  # five folds hold out five sixths
+        refit=_make_refit_prior(learner, group, reviews),
+    )
+    if f.TAUGHT in late_candidates:
+        with suppress(NotEnoughData):  # Anki's optimizer would refuse
+            priors = _add_taught_prior(priors, learner, group, reviews)
+    if f.FSRS_7 in late_candidates:
+        by_anki = _choose_prior(f.RECENCY, priors)
+        assert by_anki is not None
+        fsrs7_prior = population.fsrs7_change_prior(by_anki, priors.evaluated_count)
+        priors = replace(priors, fsrs7=fsrs7_prior)
+    return priors
+
+
+def _make_refit_prior(
+    learner: Learner, group: int, reviews: ReviewsForAdvice
+) -> population.GainPrior | None:
+    """Return the prior for a refit of a preset's stored parameters; None if it has none."""
+    if not learner.stored(group):
+        return None
+    if not len(reviews.index):
+        return _make_no_change_prior()
+    refit = None
+    with suppress(NotEnoughData):
+        refit = learner.fit_parameters(f.RECENCY, group, len(reviews.index))
+    if refit is None:
+        refit = learner.fit_parameters(f.DEFAULTS, group)
+        assert refit is not None
+    return population.refit_prior(_describe_stored(learner, group, refit, reviews))
+
+
+def _describe_stored(
+    learner: Learner, group: int, refit: Sequence[float], reviews: ReviewsForAdvice
+) -> population.StoredParameters:
+    """Describe a preset's stored parameters beside those of a new fit."""
+    return population.StoredParameters(
+        divergence=_diverge_from_active(learner, group, refit, reviews.index),
+        reviews=len(reviews.index),
+        unseen=None if reviews.unseen is None else len(reviews.unseen),
+    )
+
+
+def _add_taught_prior(
+    priors: _Priors, learner: Learner, group: int, reviews: ReviewsForAdvice
+) -> _Priors:
     """Add the prior for TAUGHT.
 
     If the stored parameters were taught, the prior for a refit is about teaching again, and Anki's
     optimizer would take back what teaching gained. Raises NotEnoughData.
     """
-    index = learner.positions(group)
-    parameters = learner.fit_taught(index)
-    if priors.refit is None or not _were_taught(learner, group):
+    count = len(reviews.index)
+    parameters = learner.fit_taught(reviews.index)
+    if priors.refit is None or not _were_taught(learner, group, reviews):
         by_anki = _choose_prior(f.RECENCY, priors)
         assert by_anki is not None
-        return replace(priors, taught=population.taught_prior(by_anki, len(index)))
-    divergence = _diverge_from_active(learner, group, parameters, index)
-    unseen = learner.since_optimized(group)
-    unseen_count = None if unseen is None else len(unseen)
-    stored = population.StoredParameters(divergence, len(index), unseen_count)
-    taught = population.refit_prior(stored)
-    return replace(priors, refit=population.untaught_prior(taught, len(index)), taught=taught)
+        return replace(priors, taught=population.taught_prior(by_anki, count))
+    taught = population.refit_prior(_describe_stored(learner, group, parameters, reviews))
+    return replace(priors, refit=population.untaught_prior(taught, count), taught=taught)
 
 
-def _were_taught(learner: Learner, group: int) -> bool:
+def _were_taught(learner: Learner, group: int, reviews: ReviewsForAdvice) -> bool:
     """Return True if a preset's stored parameters came from teaching, not from Anki's optimizer.
 
     Both are fitted again to the reviews that the stored parameters can have been fitted to.
     """
-    unseen = learner.since_optimized(group)
-    if unseen is None:
+    if reviews.unseen is None:
         return False
-    index = learner.positions(group)
-    seen = index[: len(index) - len(unseen)]
+    seen = reviews.index[: len(reviews.index) - len(reviews.unseen)]
     if len(seen) < MIN_REVIEWS:
         return False
     by_anki = fsrs6.fit_as_anki(learner.trials, seen, learner.context)
@@ -521,25 +605,32 @@ def _choose_prior(candidate: str, priors: _Priors) -> population.GainPrior | Non
 
 
 def _choose_best(
-    candidates: Sequence[f.Candidate], *, can_share: bool, min_gain: float
+    candidates: Sequence[f.Candidate],
+    *,
+    can_share: bool,
+    min_gain: float,
+    still_advised: Callable[[f.Candidate], bool] = lambda _: False,
 ) -> f.Candidate:
     """Choose the change with the highest expected gain.
 
     Anki's Optimize button has precedence because it takes no work: any other change has to gain
     `min_gain` more, and be at least as likely to help. If presets can share one set of parameters,
     that is preferred to pooled ones for each. Taught parameters, which nobody would know of
-    otherwise, and a change to FSRS-7 are chosen only if they are likely to help.
+    otherwise, and a change to FSRS-7 are chosen only if they are likely to help or `still_advised`.
     """
     beliefs = {candidate.name: candidate.belief for candidate in candidates if candidate.belief}
     button_probability = beliefs[f.RECENCY].probability
     gains = {}
-    for name, belief in beliefs.items():
-        if name == f.SHARED and not can_share:
+    for candidate in candidates:
+        name, belief = candidate.name, candidate.belief
+        if belief is None or (name == f.SHARED and not can_share):
             continue
-        if name in (f.TAUGHT, f.FSRS_7) and belief.probability < f.LIKELY:
+        if name not in f.RECOMMENDATIONS or belief.probability < button_probability:
             continue
-        if name in f.RECOMMENDATIONS and belief.probability >= button_probability:
-            gains[name] = belief.gain
+        is_likely = belief.probability >= f.LIKELY
+        if name in (f.TAUGHT, f.FSRS_7) and not is_likely and not still_advised(candidate):
+            continue
+        gains[name] = belief.gain
     if can_share and f.SHARED in gains:
         gains.pop(f.POOLED, None)
     for name in gains:

@@ -337,8 +337,8 @@ _EVEN = 0.5  # a choice with a larger probability is better than the alternative
 def describe_certainty(probability: float, *, has_to_choose: bool = False) -> str:
     """Describe a probability as "sure", "likely" or "could go either way".
 
-    If the learner `has_to_choose`, as parameters once FSRS is on, what is rather better than the
-    alternative is the "best bet".
+    If the learner `has_to_choose`, as parameters once FSRS is on, or if a change is still advised,
+    what is rather better than the alternative is the "best bet".
     """
     if probability >= f.SURE:
         return "sure"

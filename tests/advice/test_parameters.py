@@ -159,7 +159,7 @@ def test_presets_each_have_an_act_and_its_probability(log: ReviewLog) -> None:
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
-        reviews = f"{finding.reviews:,} reviews"
+        reviews = f"the first {finding.reviews:,} reviews"
         seen = f"{reviews} since these parameters were set, which no candidate had seen"
         assert table.title.endswith(seen)
     assert isinstance(summary.evidence, ParameterSummary)

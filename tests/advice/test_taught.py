@@ -11,6 +11,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import parameters, population, shown, taught
 from srs_eval.advice.acts import ActKind, find_acts
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
+from srs_eval.advice.milestones import ReviewsForAdvice
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.parameters import assess_parameters
 from srs_eval.advice.questions import PARAMETERS, TAUGHT_PARAMETERS, QuestionContext, ask
@@ -188,10 +189,10 @@ def test_stored_parameters_that_were_taught_are_recognised(
     unseen = learner.positions(100)[FIRST:]
     monkeypatch.setattr(Learner, "stored", lambda *_: tuple(stored))
     monkeypatch.setattr(Learner, "active_parameters", lambda *_: stored)
-    monkeypatch.setattr(Learner, "since_optimized", lambda *_: unseen)
-    assert parameters._were_taught(learner, 100) == (fit == "taught")
-    monkeypatch.setattr(Learner, "since_optimized", lambda *_: None)  # they may be of any age
-    assert not parameters._were_taught(learner, 100)
+    reviews = ReviewsForAdvice(learner.positions(100), unseen)
+    assert parameters._were_taught(learner, 100, reviews) == (fit == "taught")
+    of_any_age = replace(reviews, unseen=None)
+    assert not parameters._were_taught(learner, 100, of_any_age)
 
 
 @pytest.mark.parametrize("fit", [f.TAUGHT, f.RECENCY])

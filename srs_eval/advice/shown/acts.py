@@ -189,7 +189,8 @@ def _describe_probability(act: Act) -> str:
         return ""  # it is about parameters for FSRS, which may be no better than the scheduler
     if act.probability is None or (act.hardly_matters and act.kind == ActKind.CHANGE_NOTHING):
         return ""
-    certainty = say.describe_certainty(act.probability, has_to_choose=act.follows_fsrs)
+    has_to_choose = act.follows_fsrs or act.is_still_advised
+    certainty = say.describe_certainty(act.probability, has_to_choose=has_to_choose)
     return f"{certainty} {say.format_dots(act.probability)}"
 
 

@@ -81,6 +81,9 @@ _TAUGHT_SENTENCE = (
     "as few reviews, this predicted the next reviews better than Optimize. "
     f"{say.OPTIMIZE_OVERWRITES}"
 )
+_STILL_ADVISED_SENTENCE = (
+    "Earlier it was likely to help, and your reviews since then are not clearly against it."
+)
 _CLAIM = "that it predicts your future reviews better"
 _CLAIM_OF_KEEPING = "that no change would predict your future reviews noticeably better"
 
@@ -158,8 +161,11 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
 
 
 def _has_to_choose(finding: f.Finding, evidence: f.PresetParameters) -> bool:
-    """Return whether FSRS is to be turned on with these parameters, so that some must be chosen."""
-    return evidence.fsrs_is_off and bool(finding.parameters)
+    """Return whether parameters have to be chosen, however unsure they are.
+
+    They have to be if FSRS is to be turned on with them, or if they were likely to help before.
+    """
+    return bool(finding.parameters) and (evidence.fsrs_is_off or evidence.is_still_advised)
 
 
 def _choose_chance(finding: f.Finding, probability: float) -> tuple[float, bool]:
@@ -219,6 +225,8 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         certainty = say.format_certainty(probability, claim, has_to_choose=has_to_choose)
     answer = f"{say.capitalize(instruction)} ({certainty})."
     sentences = [answer, _basis_sentence(finding, evidence)]
+    if evidence.is_still_advised:
+        sentences.append(_STILL_ADVISED_SENTENCE)
     if finding.recommendation == Recommendation.TAUGHT:
         sentences.append(_TAUGHT_SENTENCE)
     if rejected_chance is not None:
@@ -379,8 +387,10 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
             else f"{say.round_down_percent(candidate.belief.probability)} %",
         )
         rows.append(row)
-    since = " since these parameters were set, which" if evidence.is_fitted else " that"
-    reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
+    reviews = f"{format_count(finding.reviews, 'review')} that no candidate had seen"
+    if evidence.is_fitted and finding.reviews:
+        first = f"the first {format_count(finding.reviews, 'review')}"
+        reviews = f"{first} since these parameters were set, which no candidate had seen"
     difference = log_loss_difference("minus current")
     columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, "better in")
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
