@@ -112,9 +112,9 @@ def test_notebook_compares_nothing_with_a_leaking_model(tmp_path: Path) -> None:
     load_model_file(write_model("next-interval", tmp_path))
     results = srs_eval.evaluate(load_demo_learner(4_000), "CHEAT,AVG,HLR", reference="CHEAT")
     all_models().pop("CHEAT")
-    assert "CHEAT reads the future: its figures mean nothing." in repr(results)
+    assert "CHEAT reads the future, so its figures mean nothing." in repr(results)
     html = results._repr_html_()
-    assert "CHEAT reads the future: its figures mean nothing." in html
+    assert "CHEAT reads the future, so its figures mean nothing." in html
     (row,) = re.findall(r"<tr><td>CHEAT</td>.*?</tr>", html)
     assert "<td>reads the future</td>" in row
     assert not re.search(r"less|more|better|worse", row)
