@@ -140,7 +140,7 @@ def test_example_models_work_as_files_of_ones_own(
         ("b.py", "x = 3", "has no models in MODELS"),
         ("c.py", plain.replace("LAST-REVIEW", "FSRS-6"), "FSRS-6 already means FSRS-6"),
         ("e.py", plain.replace("LAST-REVIEW", "fast"), "fast already means the group fast"),
-        ("f.py", plain.replace("LAST-REVIEW", "../x"), "not a name for a model"),
+        ("f.py", plain.replace("LAST-REVIEW", "../x"), "is not a valid model name"),
         ("g.py", plain + "MODELS += MODELS", "two models called LAST-REVIEW"),
         ("h.py", "MODELS = ()", "no models"),
         ("i.py", "import sys; sys.exit(3)", "SystemExit"),

@@ -511,7 +511,7 @@ _LSTM = TrainedModel(
     source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
     note="As published: the answer time is normalised with the interval's mean and "
     "deviation, by mistake; LSTM-fixed corrects this.",
-    cost=Cost(seconds_per_10k=0.7, seconds_to_compile=6.0),
+    cost=Cost(seconds_per_10k=0.5, seconds_to_compile=6.0),
     standard=_STANDARD,
     # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
     aliases={"LSTM-short-secs-duration-equalize_test_with_non_secs": _STANDARD},

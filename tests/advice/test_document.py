@@ -147,7 +147,7 @@ def test_document_of_a_collection_follows_the_schema() -> None:
     for finding in of_presets:
         if finding["act"] == "left out":
             continue
-        assert finding["act"] in {"keep", "optimize", "pooled", "one line", "defaults"}
+        assert finding["act"] in {"keep", "optimize", "taught", "pooled", "one line", "defaults"}
         assert 0 < finding["probability"] < 1
         assert set(finding["probabilities"]) >= candidates
         is_worth = finding["act"] != "keep" and finding["probability"] >= 0.8

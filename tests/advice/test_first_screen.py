@@ -202,7 +202,7 @@ def test_minutes_have_ranges_once_all_draws_are_done() -> None:
     assert re.search(r"95 % +95 % +5\.0 \(\d\.\d-\d\.\d\) +█+.?▒", pane(2))
     assert re.search(r"with SM-2 +85 % +7\.0 \(\d\.\d-\d\.\d\)", pane(2))
     assert re.search(r"last 90 days +3\.5 +│", pane(2))
-    assert "To remember as much as with SM-2 (85 %), FSRS takes 1.7" in pane(2)
+    assert "To remember as much next year as with SM-2 (85 %), FSRS takes 1.7" in pane(2)
 
 
 def test_reasons_for_less_recall_add_up_in_points() -> None:
@@ -231,11 +231,14 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     assert re.search(r"old cards +60 % +92 % +70 % .*◀ look", text)
     assert "May ’24 80" in text
     fine = Check("gap", "fine", 3)
-    warning, _ = build_screen(findings, (), [fine]).panes[4].items
+    warning, _, unchecked = build_screen(findings, (), [fine]).panes[4].items
+    assert unchecked == PaneLine(
+        "Too few reviews to check how you answer", "not yet", "?", drop_order=2
+    )
     assert warning == PaneLine("You remember less than you ask for: see 2", "look", "!")
     as_asked = replace(late, conclusion="no matter", desired=0.79)
-    (only,) = build_screen([replace(findings[0], evidence=as_asked)], (), [fine]).panes[4].items
-    assert only.level == "fine"
+    first, _ = build_screen([replace(findings[0], evidence=as_asked)], (), [fine]).panes[4].items
+    assert first.level == "fine"
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))

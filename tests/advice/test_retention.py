@@ -157,7 +157,7 @@ def test_cards_that_fade_within_a_day_are_named() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     lines = [item.text for item in pane[1] if isinstance(item, PaneLine)]
-    assert any("the shortest interval, is too long for many cards" in line for line in lines)
+    assert any("the shortest interval, is too long for many young cards" in line for line in lines)
 
 
 def test_skipped_days_are_named_as_lateness() -> None:

@@ -17,7 +17,7 @@ from tests.tui.app_world import make_result
 REVIEWS = 12_000
 WORKER_S = 0.9
 LOADING_S = 0.75
-IMPORTING_S = 3.5
+IMPORTING_S = 1.0
 COMPILED_S: Mapping[str, float] = {
     "HLR": 0.5,
     "DASH": 0.1,
@@ -47,9 +47,10 @@ COMPILED_S: Mapping[str, float] = {
 }
 """Recorded processor seconds of compiling, by owner of the kernels; of all others 0.05."""
 WORK_S: Mapping[str, float] = {
-    "LSTM": 1.1,
-    "LSTM-fixed": 1.1,
-    "Transformer": 0.75,
+    "Transformer": 1.0,
+    "GradientBoosting": 0.8,
+    "LSTM": 0.6,
+    "LSTM-fixed": 0.6,
     "GRU-503": 0.4,
     "FSRS-rs": 0.17,
     "GRU-P": 0.17,
@@ -157,10 +158,13 @@ def test_estimates_of_recorded_runs_are_within_a_factor_of_two(
     missing: frozenset[str], workers: int, slowness: float
 ) -> None:
     """Check estimates from the third second on."""
-    events = recorded(resolve_configurations("all"), missing, workers=workers, slowness=slowness)
+    chosen = resolve_configurations("all")
+    events = list(recorded(chosen, missing, workers=workers, slowness=slowness))
+    estimates_from = 3 * max(slowness, 1)
     count = 0
-    for time, estimate, true in measure_estimates(Run(), events):
-        if time > 3 * max(slowness, 1):
+    for time, estimate, true in measure_estimates(Run(), iter(events)):
+        if time > estimates_from:
             count += 1
             assert true / 2 < estimate < true * 2, (time, estimate, true)
-    assert count > 5
+    end = events[-1][0]
+    assert count > 5 or end < 2 * estimates_from  # a short run has ended by then

@@ -331,7 +331,7 @@ def _raise_recall(workload: Workload) -> bool:
 def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
     """Say in one line of the pane why what is remembered differs from what is asked for."""
     if _raise_recall(workload):
-        yield "Reviews already dated come early, so you remember more than you ask for."
+        yield "Cards already scheduled come back early, so you remember more than you ask for."
     if _lowers_recall(workload):
         yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
 
@@ -768,10 +768,11 @@ def _name_current(workload: Workload) -> str:
 def _summarize_minutes(workload: Workload) -> str:
     """Say what is remembered in how many minutes, and what today's schedule takes for as much.
 
-    Examples: "To remember as much as with SM-2 (92 %), FSRS takes 21 minutes a day instead of
-    25."; "To remember as much as with SM-2 (92 %), FSRS takes 26 minutes a day instead of 25, which
-    is too close to call."; "To remember as much as with SM-2 (92 %), FSRS takes just as long: 21
-    minutes a day."; "Optimized, you would remember 89 % in 17 minutes a day."
+    Examples: "To remember as much next year as with SM-2 (92 %), FSRS takes 21 minutes a day
+    instead of 25."; "To remember as much next year as with SM-2 (92 %), FSRS takes 26 minutes a day
+    instead of 25, which is too close to call."; "To remember as much next year as with SM-2 (92 %),
+    FSRS takes just as long: 21 minutes a day."; "Optimized, you would remember 89 % in 17 minutes a
+    day."
     """
     if _is_decided_by_limit(workload):
         return _describe_deciding_limit(workload)
@@ -788,7 +789,7 @@ def _summarize_minutes(workload: Workload) -> str:
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
-    text = f"To remember as much as {current} ({recalled}), {optimized}"
+    text = f"To remember as much next year as {current} ({recalled}), {optimized}"
     is_open = workload.has_all_draws and not is_settled
     if minutes == now_minutes:
         as_long = " just as long:" if is_open else ""

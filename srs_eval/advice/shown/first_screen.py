@@ -35,6 +35,7 @@ TITLES = (
 )
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _MAX_CHECKS = 5  # most checks in the last pane
+_CHECKS_OF_ANSWERS = ("again", "hard", "easy", "old cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
     ActKind.CLEAR_BACKLOG: "wrong",
     ActKind.FORGET_LESS: "wrong",
@@ -353,6 +354,9 @@ def _checks_pane(so_far: _AnswersSoFar, *, remembers_too_little: bool) -> Pane:
     lines = [
         PaneLine(describe_check(check), check.level, MARKS[check.level]) for check in conclusive
     ]
+    if not any(check.name in _CHECKS_OF_ANSWERS for check in conclusive):
+        text = "Too few reviews to check how you answer"
+        lines.append(PaneLine(text, "not yet", MARKS["not yet"]))
     other_scheduler = None if so_far.fit is None else describe_other_scheduler(so_far.fit)
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)

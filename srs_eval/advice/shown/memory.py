@@ -605,7 +605,7 @@ def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:
     is_off_aim = abs(f.count_points_short(recalled, aim)) >= f.NEGLIGIBLE_POINTS
     if recalled.reviews < f.MIN_REVIEWS_SHOWN and is_off_aim:
         return "few"
-    if desired is None and recalled.half_width > _WIDE:
+    if desired is None and not recalled.half_width <= _WIDE:  # nan: too few days
         return "few"
     if desired is None or f.count_points_short(recalled, desired) < f.NEGLIGIBLE_POINTS:
         return ""
@@ -645,13 +645,16 @@ def _explain_shortfall(
     if not parts:
         return None
     clauses = [_describe_part(part, desired) for part in parts]
-    unexplained = short - sum(map(_count_points, parts))
+    unexplained = short - sum(_count_points(part, desired) for part in parts)
     if unexplained >= f.NEGLIGIBLE_POINTS:
         clauses.append(f"{unexplained} points have no certain cause")
     return PaneLine(f"{say.capitalize('; '.join(clauses))}.", level)
 
 
-def _count_points(part: f.RetentionPart) -> int:
+def _count_points(part: f.RetentionPart, desired: float) -> int:
+    """Return a part's percentage points, of the figures that are shown."""
+    if part.cause == f.RetentionCause.SCHEDULED_FOR_LESS:
+        return round(100 * desired) - round(100 * (desired + part.gap.estimate))
     return max(1, round(100 * abs(part.gap.estimate)))
 
 
@@ -686,7 +689,7 @@ def _is_due_to_schedule(
 
 
 def _describe_part(part: f.RetentionPart, desired: float) -> str:
-    points = format_count(_count_points(part), "point")
+    points = format_count(_count_points(part, desired), "point")
     match part.cause:
         case f.RetentionCause.LATE:
             return f"late reviews cost {points}"
@@ -694,8 +697,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"FSRS expected {points} too much"
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
-                f"one day, the shortest interval, is too long for many cards: that costs {points}, "
-                "whatever you set"
+                "one day, the shortest interval, is too long for many young cards and costs "
+                f"{points}"
             )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)

@@ -34,7 +34,7 @@ _MIN_WIDTH_FOR_OTHER_ROWS = 96  # of the window, to name the other rows in the t
 _ANSWER_LINES = 3  # lines of the ranking's answer
 _ANSWER_LINES_LOW = 2  # the same in a low window
 _REFRESH_SECONDS = 1 / 6  # between two updates of the screen
-_WORKER_START_SECONDS = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}
+_WORKER_START_SECONDS = {"worker": 0.8, "kernels": 0.8, "imports": 1.0}
 """Seconds that each worker spends once: to start, to load kernels, to import packages."""
 _OVERHEAD_SECONDS = 0.06  # for any model: until its result arrives and the next can begin
 
