@@ -444,7 +444,7 @@ def _depends_on(configuration: Configuration, flag: str) -> bool:
     """Return whether one of `_UNNAMED_FLAGS` may change a configuration's results.
 
     Any of them may change those of the user's own model, and of an online model with parameters:
-    it fits them itself, in the way that FSRS-6 is fitted.
+    it fits them itself, in the way that FSRS-6 is fitted. Only the seed has to be declared (SEED).
     """
     if configuration.protocol.split == "users" and flag in ("split", "n_splits"):
         return configuration.is_trained_on_other_users
@@ -452,7 +452,7 @@ def _depends_on(configuration: Configuration, flag: str) -> bool:
         # these decide which reviews are evaluated
         flag in ("max_seq_len", "n_splits", "split", "train_until")
         or (flag == "train_months" and _is_fitted(configuration))
-        or configuration.model.file is not None
+        or (configuration.model.file is not None and flag != SEED.name)
         or (isinstance(configuration.model, OnlineModel) and bool(configuration.model.parameters))
         or any(
             hyperparameter.flag == flag for hyperparameter in configuration.tunable_hyperparameters

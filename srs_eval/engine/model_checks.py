@@ -35,7 +35,13 @@ from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.models import Ensemble, Model, TrainedModel
 from srs_eval.models.configurations import Configuration, list_names, resolve_configurations
 from srs_eval.models.held_out import as_float_list, check_predictions
-from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter, Value
+from srs_eval.training.hyperparameters import (
+    Cancelled,
+    Context,
+    Hyperparameter,
+    TrainingRecord,
+    Value,
+)
 
 # With the rows that Anki's optimizer takes, outcomes have no effect on which reviews are evaluated.
 # The benchmark's outlier filter uses all outcomes, so a changed outcome could change its rows.
@@ -396,7 +402,8 @@ def check_pretraining(
         learner = load_learner(_SHORT_LOG_REVIEWS, skip_reviews=number * _SHORT_LOG_REVIEWS)
         sessions.append(LearnerSession(learner))
     try:
-        weights = model.pretrain([session.trials(protocol) for session in sessions], context)
+        recording = replace(context, record=TrainingRecord())
+        weights = model.pretrain([session.trials(protocol) for session in sessions], recording)
     except (Cancelled, NotInstalled):
         raise
     except Exception as error:

@@ -122,7 +122,9 @@ def build_results_report(
             matrix_labels=matrix_labels,
             seed_spreads=_select_spreads(compare_seeds(comparison, all_files)),
         )
-        caption = "" if own_users else f"n = {format_count(len(comparison.users), 'user')}; "
+        caption = f"{comparison.review_count:,} {comparison.reviews_description}; "
+        if not own_users:
+            caption += f"n = {format_count(len(comparison.users), 'user')}; "
         sections.append(_transform_tables(section, partial(_add_caption, caption)))
     if baseline_folders:
         sections.insert(0, build_changes_section(files, baseline_files, metric, metrics))

@@ -26,6 +26,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.cache import compute_cache_key
 from srs_eval.engine.session import LearnerSession
+from srs_eval.models import all_models, load_model_file
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
 from tests.helpers.batches import SETUP
@@ -49,6 +50,38 @@ def test_only_trainings_with_random_numbers_are_repeated_with_seeds() -> None:
     assert [item.name for item in labelled] == ["FSRS-6-x", "FSRS-6-x-seed-1"]
     (default,) = add_labels(resolve("FSRS-6", 0), "")
     assert (default.name, default.values_for_fit) == ("FSRS-6", {})
+
+
+OWN_MODELS = """
+import numpy as np
+from srs_eval.models import TrainedModel
+from srs_eval.training.hyperparameters import SEED
+
+
+def predict(trials, w, index, context):
+    return np.full(len(index), 0.9)
+
+
+def make(name, *hyperparameters):
+    return TrainedModel(
+        name=name, fit=lambda *_: [0.9], predict=predict, hyperparameters=hyperparameters
+    )
+
+
+MODELS = (make("SEEDED", SEED), make("UNSEEDED"))
+"""
+
+
+def test_own_models_that_declare_no_seed_are_evaluated_once(tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(OWN_MODELS)
+    load_model_file(path)
+    try:
+        configurations = repeat_with_seeds(lambda seed: resolve("SEEDED,UNSEEDED", seed), "", 0, 2)
+        assert {item.name for item in configurations} == {"SEEDED", "SEEDED-seed-1", "UNSEEDED"}
+    finally:
+        for name in ("SEEDED", "UNSEEDED"):
+            all_models().pop(name, None)
 
 
 @given(

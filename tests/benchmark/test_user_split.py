@@ -56,8 +56,9 @@ def is_named(name, users):
 
 
 def pretrain(learners, context):
-    users = [trials.log.user for trials in learners]
-    note("began", users)
+    users = [trials.log.user for trials in learners if trials.log.user is not None]
+    if users:  # the check of the model has simulated learners
+        note("began", users)
     if is_named("stuck.log", users):
         time.sleep(600)
     if is_named("fails.log", users):
@@ -66,7 +67,8 @@ def pretrain(learners, context):
     context.tick(0.5)
     context.record.add_epoch(0.4)
     mean = np.mean([trials.y.mean() for trials in learners])
-    note("ended", users)
+    if users:
+        note("ended", users)
     return {"mean": np.array([mean + SEED.integer_in(context) / 1000]), "users": np.array(users)}
 
 
