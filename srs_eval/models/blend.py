@@ -61,7 +61,7 @@ MODELS = (
         ),
         flags=frozenset({"two_buttons"}),
         version=2,
-        cost=Cost(seconds_per_10k=0.1, seconds_to_compile=7.0, kernels_of="LogisticRegression"),
+        cost=Cost(seconds_per_10k=0.2, seconds_to_compile=7.0, kernels_of="LogisticRegression"),
         note="FSRS-6 and FSRS-7 recency, LogisticRegression and SBD: the mean of their logits.",
     ),
     _make_blend(
@@ -70,7 +70,7 @@ MODELS = (
         parameters=21 + 34 + 503,
         members=(_FSRS_6, _FSRS_7, "GRU-503-short-secs-equalize_test_with_non_secs"),
         flags=frozenset({"two_buttons"}),
-        cost=Cost(seconds_per_10k=0.1, seconds_to_compile=8.0, kernels_of="GRU-503"),
+        cost=Cost(seconds_per_10k=0.6, seconds_to_compile=8.0, kernels_of="GRU-503"),
         note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _make_blend(
