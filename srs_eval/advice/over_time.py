@@ -441,7 +441,8 @@ def _split_reviews(learner: Learner, in_preset: NDArray[np.bool_]) -> dict[str, 
         "young cards": in_preset & ~is_mature,
         "mature cards": in_preset & is_mature,
     }
-    last_s = learner.log.entries.time_ms.max() / 1000  # also of cards that are not evaluated
+    entries = learner.log.entries
+    last_s = entries.time_ms[entries.rating > 0].max() / 1000  # also of reviews that are not here
     begin_s = last_s - 90 * 86_400
     if learner.time_s.min() < begin_s:
         masks[f.LAST_90_DAYS] = in_preset & (learner.time_s >= begin_s)

@@ -21,7 +21,7 @@ from itertools import takewhile
 import numpy as np
 
 from srs_eval.advice import findings as f
-from srs_eval.advice import milestones, population
+from srs_eval.advice import population
 from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
@@ -29,6 +29,7 @@ from srs_eval.advice.candidates import (
 )
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.milestones import (
+    FIRST_MILESTONE,
     ReviewsForAdvice,
     select_earlier_reviews,
     select_reviews,
@@ -50,7 +51,7 @@ OTHER_MODELS = (f.AVERAGE, f.SM2)
 """Models compared with FSRS on all held-out reviews. Their comparison is one question wherever it
 appears, tested separately from the comparison of ways to fit FSRS."""
 _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
-_MIN_REVIEWS = milestones.FIRST_MILESTONE  # with fewer, or on fewer days, nothing can be compared
+_MIN_REVIEWS = FIRST_MILESTONE  # with fewer, or on fewer days, nothing can be compared
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
 _TAUGHT_RATIO = 0.5
@@ -170,8 +171,8 @@ def has_late_candidates(learner: Learner, group: int) -> bool:
 
     They may also be those of the milestones before, on which the advice depends.
     """
-    milestones = [select_reviews(learner, group), *select_earlier_reviews(learner, group)]
-    return any(_find_late_candidates(learner, group, reviews) for reviews in milestones)
+    by_milestone = [select_reviews(learner, group), *select_earlier_reviews(learner, group)]
+    return any(_find_late_candidates(learner, group, reviews) for reviews in by_milestone)
 
 
 def _find_late_candidates(

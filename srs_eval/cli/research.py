@@ -234,7 +234,7 @@ def _check_user_split(split: str, *, shard: str | None, predictions: Path | None
         )
     if predictions is not None:
         raise InputError(
-            "--split users and --predictions belong into two commands, which may share --out."
+            "--split users and --predictions need two commands, which may share --out."
         )
 
 

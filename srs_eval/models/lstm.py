@@ -58,9 +58,6 @@ from srs_eval.training.torch_networks import (
     use_device,
 )
 
-INPUTS = 6
-HIDDEN = 20
-CURVES = 3
 _PASSES = hyperparameters.epochs(20)
 _WARM_UP = 1 / 4  # share of the passes before the middle learning rate
 _BATCH = hyperparameters.batch_size(16_384)
@@ -96,6 +93,8 @@ def network_class() -> type:
     import torch
     from torch import Tensor, nn
     from torch.nn.utils.rnn import PackedSequence
+
+    from srs_eval.training.lstm_kernel import CURVES, HIDDEN, INPUTS
 
     run_lstm_layer = lstm_layer()
 

@@ -494,3 +494,17 @@ def test_points_that_old_cards_fall_short_are_those_of_the_shares_beside_them() 
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
     text = " ".join(shown.sentences(finding))
     assert "you recalled 18 fewer than expected (29 fewer to 5 fewer)" in text
+
+
+def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None:
+    recalled = Interval(0.834, 0.05, 900, 60)
+    open_check = Check("hard", "not yet", 900, 6_000, recalled=recalled, expected=0.771)
+    assert describe_check(open_check) == "After Hard: can't tell yet"
+    below = replace(open_check, expected=0.9)
+    assert describe_check(below) == "Hard, 15 % of your answers, may hide forgetting"
+
+
+def test_button_with_few_next_reviews_says_how_many() -> None:
+    few = Check("again", "not yet", 768, 9_000, problem="few", recalled=Interval(0.71, 0.2, 7, 5))
+    assert describe_check(few) == "After Again: too few next reviews to say (7)"
+    assert describe_check(replace(few, recalled=None)) == "After Again: too few reviews to say"

@@ -671,3 +671,24 @@ def test_fifth_pane_compares_fsrs_with_another_programs_scheduler(
     lines = [item for item in pane.items if isinstance(item, PaneLine)]
     (line,) = [line for line in lines if "SM-15" in line.text]
     assert (line.text, line.level) == (text, level)
+
+
+def test_fifth_pane_compares_fsrs_with_sm2_where_no_card_is_in_use() -> None:
+    figure = Interval(0.12, 0.02, 3_000, 90)
+    sm2 = Rival("sm2", "older scheduler", figure, figure, "better", figure)
+    fit = Fit("well", "stored", figure, figure, (sm2,), True, sm2, excluded_majority="suspended")
+    finding = Finding("fit", "all reviews", reviews=3_000, evidence=fit)
+    lines = build_screen([finding], checks=[Check("leeches", "fine")]).panes[4].items
+    assert "Optimized FSRS predicts your answers 12 % better than the old SM-2" in [
+        line.text for line in lines if isinstance(line, PaneLine)
+    ]
+
+
+@pytest.mark.parametrize(("days", "verdict"), [(14, "too few days"), (60, "can't tell yet")])
+def test_verdict_that_only_lacks_days_says_so(days: int, verdict: str) -> None:
+    loss = Interval(0.25, 0.01, 1_400, days)
+    clear = Interval(-0.07, 0.01, 1_400, days)
+    sm2 = Rival("sm2", "older scheduler", loss, clear, "can't tell yet", loss)
+    fit = Fit("can't tell", "optimized", loss, loss, (sm2,), False)
+    (table,) = tables(Finding("fit", "all reviews", reviews=1_400, evidence=fit))
+    assert verdict in table.rows[1]

@@ -30,6 +30,7 @@ from srs_eval.advice.fsrs import _with_recommendation
 from srs_eval.advice.parameters import _choose_best, assess_parameters
 from srs_eval.advice.questions import QuestionContext, ask, compare
 from srs_eval.advice.sentences import describe_certainty, format_dots
+from srs_eval.advice.shown.parameters import _describe_expected_gain
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
@@ -315,3 +316,17 @@ def test_parameters_of_unknown_age_rest_on_other_people(
 def test_certainty_is_worded_and_drawn_as_dots(probability: float, words: str, drawn: str) -> None:
     assert describe_certainty(probability) == words
     assert format_dots(probability) == drawn
+
+
+@pytest.mark.parametrize(
+    ("low", "gain", "high", "text"),
+    [
+        (0.011, 0.024, 0.037, "log loss to fall by 0.024 (0.011 to 0.037)"),
+        (-0.004, 0.003, 0.01, "log loss to fall by 0.003 (from 0.004 higher to 0.010 lower)"),
+        (-0.03, -0.02, -0.01, "log loss to rise by 0.020 (0.010 to 0.030)"),
+    ],
+)
+def test_expected_gain_is_a_fall_of_log_loss(
+    low: float, gain: float, high: float, text: str
+) -> None:
+    assert _describe_expected_gain(Belief(0.9, gain, low, high)) == text

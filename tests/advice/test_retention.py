@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -14,6 +15,7 @@ import pytest
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
+    LAST_90_DAYS,
     Check,
     Finding,
     RecallGroup,
@@ -22,7 +24,7 @@ from srs_eval.advice.findings import (
     find_retention_parts,
     get_evidence,
 )
-from srs_eval.advice.over_time import assess_retention
+from srs_eval.advice.over_time import _split_reviews, assess_retention
 from srs_eval.advice.questions import QuestionContext, ask
 from srs_eval.advice.sentences import Bar, PaneLine
 from srs_eval.advice.shown.memory import render_retention
@@ -299,3 +301,57 @@ def test_true_retention_is_that_of_anki(scheduler: Literal["fsrs", "sm2"], tmp_p
             assert true_retention == pytest.approx(passed / reviews, abs=1e-12)
     finally:
         collection.close()
+
+
+def test_recent_days_are_those_of_all_reviews_not_only_of_usable_ones() -> None:
+    """Check that the 90 days end with the last answer, also to a card that is not evaluated."""
+    log = make_log()
+    assert log.entries is not None
+    learner = Learner.of(log)
+    (group,) = learner.groups
+
+    def count_recent(days_later: int, rating_of_last: int = 3) -> int | None:
+        """Count the recent reviews if the last answer came later; None: all of them are."""
+        assert log.entries is not None
+        time_ms = log.entries.time_ms.copy()
+        time_ms[-1] += days_later * 86_400_000
+        rating = log.entries.rating.copy()
+        rating[-1] = rating_of_last
+        entries = replace(log.entries, time_ms=time_ms, rating=rating)
+        changed = replace(learner, log=replace(log, entries=entries))
+        recent = _split_reviews(changed, learner.trials.partition == group).get(LAST_90_DAYS)
+        return None if recent is None else int(recent.sum())
+
+    assert count_recent(0) is None
+    some = count_recent(60)
+    assert some is not None
+    assert 0 < some < len(learner.trials)
+    assert count_recent(200) == 0
+    assert count_recent(200, rating_of_last=0) is None  # a manual change is no answer
+
+
+@pytest.mark.parametrize(("half_width", "is_sure"), [(0.04, True), (0.2, False), (math.nan, False)])
+def test_recall_is_not_sure_if_its_interval_leaves_it_open(
+    half_width: float, is_sure: bool
+) -> None:
+    group = RecallGroup("all", Interval(0.84, half_width, 1_500, 30), 0.81)
+    retention = Retention("not asked for", (group,), None, True, Interval(0.0, 0.01))
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    (bar,) = [item for item in pane[1] if isinstance(item, Bar)]
+    assert (bar.note == "not sure") == (not is_sure)
+
+
+def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
+    group = RecallGroup("all", Interval(0.91, 0.01, 1_500, 30), 0.93)
+    retention = Retention("not asked for", (group,), None, True, Interval(0.0, 0.01))
+
+    def is_warned(problem: Literal["", "like Again"]) -> bool:
+        hard = Check("hard", "look", 300, 2_000, problem=problem)
+        pane = render_retention({"Default": retention}, None, [hard])
+        assert pane is not None
+        texts = [item.text for item in pane[1] if isinstance(item, PaneLine)]
+        return "Probably less: Hard hides forgetting (see 5)." in texts
+
+    assert is_warned("like Again")
+    assert not is_warned("")

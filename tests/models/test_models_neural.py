@@ -468,7 +468,7 @@ def test_lstm_kernel_equals_torch(lengths: list[int], seed: int, log_stability: 
         parameter.data = parameter.data.float().double()
     rows = sum(lengths)
     begin = np.cumsum(lengths) - lengths
-    x = rng.normal(size=(rows, lstm.INPUTS)).astype(np.float32)
+    x = rng.normal(size=(rows, lstm_kernel.INPUTS)).astype(np.float32)
     card = np.repeat(np.arange(len(lengths)), lengths)
     chosen = rng.permutation(rows)[: 1 + rows // 2]
     start = begin[card[chosen]]

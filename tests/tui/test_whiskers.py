@@ -16,7 +16,8 @@ from srs_eval.advice.shown.columns import (
 )
 from srs_eval.report.cells import format_rows
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.facts import render_table_with_intervals
+from srs_eval.stats.tables import Column, Figure, Table
+from srs_eval.tui.widgets.facts import _draw_intervals, render_table_with_intervals
 from srs_eval.tui.widgets.plot import fit_scale
 
 losses = st.floats(0.05, 3.0)
@@ -123,3 +124,13 @@ def test_one_value_has_one_label() -> None:
     scale = fit_scale([Interval(0.7272, math.nan)], 40)
     assert scale is not None
     assert scale.draw_labels(None, "").plain.split() == [".73"]
+
+
+def test_intervals_of_shares_are_drawn_within_0_and_100_percent() -> None:
+    def end_of_axis(*, percent: bool) -> str:
+        table = Table.from_rows("", "", (Column("x", percent=percent),), ((Figure(0.84, 0.38),),))
+        heading, _ = _draw_intervals(table, 0, 40)
+        return heading.plain.split()[-1]
+
+    assert float(end_of_axis(percent=True)) <= 1.0
+    assert float(end_of_axis(percent=False)) > 1.0
