@@ -610,7 +610,10 @@ def render_minutes(
         longest = max(longest, float(workload.current_band[1][MINUTES]))
     columns = ("remembered", "minutes a day")
     equal = _find_equal_share(workload)
-    format_minutes = _choose_minutes_format(workload, shown, equal)
+    unshown = equal  # needs a row of its own
+    if equal is not None and any(_shows_equal_memory(workload, index, equal) for index in shown):
+        unshown = None
+    format_minutes = _choose_minutes_format(workload, shown, unshown)
     bars: list[tuple[float, Bar]] = []  # each with its retention
     for index in shown:
         retention = workload.retentions[index]
@@ -631,7 +634,9 @@ def render_minutes(
             drop_order=_RETENTION_DROP_ORDERS.get(retention, 0) if not is_desired else 0,
         )
         bars.append((retention, bar))
-    bars += _make_bar_of_equal_memory(workload, longest, shown, format_minutes)
+    if unshown is not None:
+        bar = _make_bar_of_equal_memory(workload, unshown, longest, shown, format_minutes)
+        bars.append((unshown.retention, bar))
     items: list[PaneItem] = [Heading("asked for", columns)]
     items += [bar for _, bar in sorted(bars, key=lambda pair: pair[0])]
     if current is not None:
@@ -691,13 +696,13 @@ def render_minutes(
 
 
 def _choose_minutes_format(
-    workload: Workload, shown: Sequence[int], equal: EqualMemory | None
+    workload: Workload, shown: Sequence[int], unshown: EqualMemory | None
 ) -> Callable[[float], str]:
     """Return how the rows show minutes: with a decimal if two retentions would look the same."""
-    minutes = {float(workload.retentions[k]): float(workload.figures[k, MINUTES]) for k in shown}
-    if equal is not None and not any(_shows_equal_memory(workload, k, equal) for k in shown):
-        minutes[equal.retention] = equal.minutes
-    texts = [_format_figure(MINUTES, value) for value in minutes.values()]
+    minutes = [float(workload.figures[index, MINUTES]) for index in shown]
+    if unshown is not None:
+        minutes.append(unshown.minutes)
+    texts = [_format_figure(MINUTES, value) for value in minutes]
     if len(set(texts)) == len(texts):
         return partial(_format_figure, MINUTES)
     return "{:,.1f}".format
@@ -705,30 +710,22 @@ def _choose_minutes_format(
 
 def _make_bar_of_equal_memory(
     workload: Workload,
+    equal: EqualMemory,
     longest: float,
     shown: Sequence[int],
     format_minutes: Callable[[float], str],
-) -> Iterator[tuple[float, Bar]]:
-    """Yield the retention that the summary is about with its bar, unless a bar shows it already.
-
-    That is the one at which FSRS remembers as much as today's schedule.
-    """
-    comparison = workload.comparison
-    equal = _find_equal_share(workload)
-    if comparison is None or equal is None:
-        return
-    if any(_shows_equal_memory(workload, index, equal) for index in shown):
-        return
+) -> Bar:
+    """Return the bar of the retention at which FSRS remembers as much as today's schedule."""
+    assert workload.comparison is not None
     retention = say.format_share(equal.retention)
     if retention in [say.format_share(workload.retentions[index]) for index in shown]:
         retention = say.format_percent(equal.retention)  # 90.4 %, beside 90 %
-    bar = Bar(
+    return Bar(
         f"{retention} ({_name_equal(workload)})",
-        (say.format_share(comparison.recalled), format_minutes(equal.minutes)),
+        (say.format_share(workload.comparison.recalled), format_minutes(equal.minutes)),
         share=min(equal.minutes / longest, 1.0),
         drop_order=2,
     )
-    yield equal.retention, bar
 
 
 def _shows_equal_memory(workload: Workload, index: int, equal: EqualMemory) -> bool:
