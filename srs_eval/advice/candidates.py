@@ -98,14 +98,25 @@ def has_no_cards(log: ReviewLog) -> bool:
 
 def find_excluded_cards(log: ReviewLog) -> f.ExcludedCards | None:
     """Return the cards that are gone if presets are known but cannot be evaluated, else None."""
-    total = len(log.cards.card_id)
-    suspended = int(log.cards.suspended.sum())
-    if has_no_cards(log):
-        return f.ExcludedCards("deleted", suspended, total)
-    if not has_known_presets(log) or can_evaluate_by_preset(log):
+    is_gone = has_no_cards(log)
+    if not is_gone and (not has_known_presets(log) or can_evaluate_by_preset(log)):
         return None
     _, state = find_excluded_majority(log)
-    return f.ExcludedCards("deleted" if state == "deleted" else "suspended", suspended, total)
+    return f.ExcludedCards(
+        state="deleted" if is_gone or state == "deleted" else "suspended",
+        suspended=int(log.cards.suspended.sum()),
+        total=len(log.cards.card_id),
+        desired=_list_desired_retentions(log),
+    )
+
+
+def _list_desired_retentions(log: ReviewLog) -> tuple[float, ...]:
+    """Return the desired retentions of the presets that have cards, in order; () with FSRS off."""
+    if not log.import_summary.fsrs_enabled:
+        return ()
+    used = set(log.preset_of(log.cards.deck_id).tolist())
+    desired = {preset.desired_retention for key, preset in log.presets.items() if key in used}
+    return tuple(sorted(retention for retention in desired if retention is not None))
 
 
 def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from statistics import NormalDist
 from typing import Literal
 
@@ -18,6 +19,7 @@ from srs_eval.advice.leeches import find_leeches
 from srs_eval.advice.over_time import RETENTION_TOLERANCE
 from srs_eval.advice.workload.today import count_overdue
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import find_first_date
 from srs_eval.stats.intervals import MIN_DAYS, Interval
 
 _CHECK_ORDER = (
@@ -163,23 +165,28 @@ def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:
     if log.entries is not None:
         time_ms = log.entries.time_ms[log.entries.rating > 0]
         days = time_ms // _DAY_MS
+        first_date: date | None = date(1970, 1, 1)
     else:
         assert log.rows is not None
         days = log.rows.day_offset
+        first_date = find_first_date(log)
     if not len(days):
         return
-    if log.entries is not None:
-        days_since_last = int(time.time() * 1000 / _DAY_MS - days[-1])
+    if first_date is not None:
+        last_date = first_date + timedelta(int(days[-1]))
+        days_since_last = (datetime.fromtimestamp(time.time(), UTC).date() - last_date).days
         if days_since_last > _LONG_GAP_DAYS:
-            last_date = str(time_ms[-1].astype("datetime64[ms]").astype("datetime64[D]"))
-            yield f.Check("gap", "look", count=days_since_last, last_review_date=last_date)
+            yield f.Check(
+                "gap", "look", count=days_since_last, last_review_date=last_date.isoformat()
+            )
             return
     recent_days = np.unique(days[days >= days[-1] - _DAYS_PER_YEAR])
     gaps = np.diff(recent_days)
     longest = int(gaps.max(initial=1)) - 1  # days between two days with reviews
     end_date = None
-    if log.entries is not None and len(gaps):
-        end_date = str(recent_days[int(gaps.argmax()) + 1].astype("datetime64[D]"))
+    if first_date is not None and len(gaps):
+        end_day = int(recent_days[int(gaps.argmax()) + 1])
+        end_date = (first_date + timedelta(end_day)).isoformat()
     level: f.CheckLevel = "look" if longest >= _LONG_GAP_DAYS else "fine"
     yield f.Check("gap", level, count=longest, gap_end_date=end_date)
 

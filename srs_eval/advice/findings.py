@@ -1152,6 +1152,8 @@ class ExcludedCards:
     state: Literal["deleted", "suspended"]
     suspended: int  # cards
     total: int  # cards that the collection still has
+    desired: tuple[float, ...] = ()
+    """Desired retentions of the presets that have cards, in order; empty while FSRS is off."""
 
     @property
     def in_use(self) -> int:

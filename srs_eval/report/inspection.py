@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from srs_eval.advice.sentences import format_parameters
 from srs_eval.data.errors import format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
-from srs_eval.data.rows import RowKind, Selection, select_rows
+from srs_eval.data.rows import RowKind, Selection, find_first_date, select_rows
 from srs_eval.models.own_parameters import (
     explain_left_out_presets,
     find_preset_fault,
@@ -105,7 +105,10 @@ class PresetReport:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything in the import summary. Times are ISO 8601 in UTC, to the second."""
+    """Everything in the import summary.
+
+    Times are ISO 8601, in UTC and to the second, or dates if the source knows only days.
+    """
 
     path: str
     format: str
@@ -113,7 +116,7 @@ class Inspection:
     user: int | None
     entries_read: int
     repeated: int  # of these, left out because the file contains them twice
-    first_review: str | None  # None for data sets, which hold no dates
+    first_review: str | None  # None for data sets, which have no dates
     last_review: str | None
     days: int  # from the first to the last row, both counted
     fsrs_enabled: bool | None
@@ -162,6 +165,10 @@ def inspect_log(log: ReviewLog) -> Inspection:
                 entries_by_kind[name] = count
         first_review = _format_time(int(log.entries.time_ms[0]))
         last_review = _format_time(int(log.entries.time_ms[-1]))
+    elif (first_date := find_first_date(log)) is not None and len(benchmark_days):
+        first_review, last_review = (
+            (first_date + timedelta(int(day))).isoformat() for day in benchmark_days[[0, -1]]
+        )
     decks: tuple[DeckReport, ...] = ()
     presets: tuple[PresetReport, ...] = ()
     if knows_cards:

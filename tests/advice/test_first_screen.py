@@ -31,6 +31,7 @@ from srs_eval.advice.findings import (
     Retention,
     Rival,
     Sharing,
+    get_evidence,
     make_unanswered,
 )
 from srs_eval.advice.overview import Overview
@@ -363,6 +364,57 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     assert "All your 1,006 cards are suspended. This is about your past reviews." in text
 
 
+def test_screen_of_deleted_cards_with_few_reviews_gives_no_advice() -> None:
+    unanswered = [make_unanswered("fit", "too little data, no usable reviews")]
+    deleted = ExcludedCards("deleted", 0, 274)
+    text = render_text(build_screen(unanswered, rows="benchmark", excluded_cards=deleted))
+    assert "Too few reviews to advise you." in text
+    assert "Most of your reviews were of cards that you have deleted." in text
+    assert "This is about your past reviews" not in text
+
+
+@pytest.mark.parametrize(
+    ("desired", "sentence"),
+    [((), ""), ((0.9,), "You ask for 90 %."), ((0.85, 0.92), "Your presets ask for 85 to 92 %.")],
+)
+def test_second_pane_says_what_was_asked_for_cards_out_of_use(
+    desired: tuple[float, ...], sentence: str
+) -> None:
+    months = [finding for finding in make_answers() if finding.question == "time"]
+    excluded = ExcludedCards("suspended", 1_006, 1_006, desired)
+    pane = build_screen(months, rows="benchmark", excluded_cards=excluded).panes[1]
+    texts = [item.text for item in pane.items if isinstance(item, PaneLine)]
+    assert ("ask for" in " ".join(texts)) == bool(sentence)
+    assert not sentence or texts[-1] == sentence
+
+
+def test_second_pane_names_an_average_where_presets_ask_for_different_retentions() -> None:
+    answers = change_answers("retention")
+    (finding,) = (answer for answer in answers if answer.question == "retention")
+    evidence = get_evidence(finding, Retention)
+    other = replace(finding, subject="Maps", evidence=replace(evidence, desired=0.8))
+    alike = build_screen([finding]).panes[1].summary.text
+    mixed = build_screen([finding, other]).panes[1].summary.text
+    assert "ask for 90 %." in alike
+    assert "ask for 85 % on average." in mixed
+
+
+def test_second_pane_warns_of_hard_while_fsrs_is_off() -> None:
+    (finding,) = (answer for answer in make_answers() if answer.question == "retention")
+    evidence = replace(
+        get_evidence(finding, Retention),
+        conclusion="not asked for",
+        desired=None,
+        fsrs_is_off=True,
+        hard_share=0.2,
+    )
+    off = replace(finding, evidence=evidence)
+    text = render_text(build_screen([off]))
+    assert "Hard (20 % of answers) may hide forgetting." in text
+    fine = [Check("hard", "fine", 200, 1_000, recalled=Interval(0.9, 0.01), expected=0.9)]
+    assert "may hide forgetting" not in render_text(build_screen([off], checks=fine))
+
+
 @pytest.mark.parametrize(
     ("verdict", "act"),
     [
@@ -606,9 +658,9 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
 @pytest.mark.parametrize(
     ("verdict", "text", "level"),
     [
-        ("better", "Optimized FSRS predicts your answers 12 % better than the old SM-2", "fine"),
-        ("as good", "Optimized FSRS predicts your answers as well as the old SM-2", "fine"),
-        ("worse", "The old SM-2 would predict your answers better than FSRS", "look"),
+        ("better", "Optimized FSRS predicts your answers 12 % better than SM-2", "fine"),
+        ("as good", "Optimized FSRS predicts your answers as well as SM-2", "fine"),
+        ("worse", "SM-2 would predict your answers better than FSRS", "look"),
         ("can't tell yet", "", ""),
     ],
 )
@@ -679,7 +731,7 @@ def test_fifth_pane_compares_fsrs_with_sm2_where_no_card_is_in_use() -> None:
     fit = Fit("well", "stored", figure, figure, (sm2,), True, sm2, excluded_majority="suspended")
     finding = Finding("fit", "all reviews", reviews=3_000, evidence=fit)
     lines = build_screen([finding], checks=[Check("leeches", "fine")]).panes[4].items
-    assert "Optimized FSRS predicts your answers 12 % better than the old SM-2" in [
+    assert "Optimized FSRS predicts your answers 12 % better than SM-2" in [
         line.text for line in lines if isinstance(line, PaneLine)
     ]
 

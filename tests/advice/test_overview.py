@@ -330,7 +330,7 @@ def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -
     suspended = replace(log.cards, suspended=np.ones(cards, np.bool_))
     overview = build_overview(replace(log, cards=suspended))
     assert overview.row_rule == "benchmark"
-    assert overview.excluded_cards == ExcludedCards("suspended", cards, cards)
+    assert overview.excluded_cards == ExcludedCards("suspended", cards, cards, (0.9, 0.92))
     assert first_sentence(overview).startswith("FSRS predicts you")
     assert {line.title for line in overview.lines} >= {"FSRS for you?", "all reviews"}
     assert Overview.start(log).excluded_cards is None
@@ -360,7 +360,7 @@ def test_inspection_counts_the_rows_that_the_overview_uses(log: ReviewLog) -> No
     few = Cards(*(column[:2] for column in vars(log.cards).values()))
     overview = Overview.start(replace(log, cards=few))
     assert overview.row_rule == "benchmark"
-    assert overview.excluded_cards == ExcludedCards("deleted", 0, 2)
+    assert overview.excluded_cards == ExcludedCards("deleted", 0, 2, (0.9, 0.92))
     assert inspect_log(replace(log, cards=few)).rows[overview.row_rule].kept > 1_000
 
 

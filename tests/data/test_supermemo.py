@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 import srs_eval
 from srs_eval.advice import shown
+from srs_eval.advice.checks import run_checks
+from srs_eval.advice.findings import Checks, get_evidence
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
 from srs_eval.data.rows import select_rows
-from srs_eval.report.inspection import inspect_log
+from srs_eval.report.inspection import inspect_log, list_facts
 from tests.helpers.anki_files import folder_state
 from tests.helpers.supermemo_files import (
     FIRST_DATE,
@@ -50,7 +52,15 @@ def test_history_becomes_rows_and_predictions(tmp_path: Path) -> None:
     np.testing.assert_allclose(log.source_predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
     assert log.import_summary.entries_read == 7
     assert "2 repetitions are left out: first ones" in log.import_summary.notes[0]
-    assert inspect_log(log).decks == ()
+    inspection = inspect_log(log)
+    assert inspection.decks == ()
+    last_date = (FIRST_DATE + timedelta(50)).isoformat()
+    assert (inspection.first_review, inspection.last_review) == (log.first_day, last_date)
+    assert list_facts(inspection, "benchmark") == ["5 reviews", f"last on {last_date}"]
+    (gap,) = [
+        check for check in get_evidence(run_checks(log, None), Checks).checks if check.name == "gap"
+    ]
+    assert (gap.level, gap.last_review_date) == ("look", last_date)
     with pytest.raises(InputError, match="days"):
         load_log(path, timezone="UTC")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from srs_eval.app import AppOptions
 from srs_eval.tui.models import SM2_AND_FSRS
-from srs_eval.tui.screens import details
 from srs_eval.tui.screens.details import CompareScreen
 from tests.tui import app_world
 from tests.tui.app_world import (
@@ -43,18 +43,24 @@ async def test_v_opens_both_schedulers(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
 
 
-async def test_open_comparison_of_schedulers_says_what_the_advice_counts_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("anki", "“What to do” counts 2,300 reviews of cards that are still in use, and how other"),
+        ("benchmark", "“What to do” also counts how other people fared."),
+    ],
+)
+async def test_comparison_of_schedulers_says_what_the_advice_counts(
+    tmp_path: Path, rows: Literal["anki", "benchmark"], sentence: str
 ) -> None:
-    monkeypatch.setattr(details, "decide_verdict", lambda *_, **__: "can't tell yet")
     app = make_app(tmp_path, FILE, evaluate=FakeEngine(NAMES))
     async with app.run_test(size=(120, 30)) as pilot:
         await wait_until(pilot, lambda: "models: 4 of 4" in screen_text(app))
+        app.session.overview.row_rule = rows
         await pilot.press("v")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
-        heading = "These reviews alone do not show which predicts better"
-        await wait_until(pilot, lambda: heading in screen_text(app))
-        assert "“What to do” also counts how other people fared" in screen_text(app)
+        await wait_until(pilot, lambda: "Better: FSRS-6" in screen_text(app))
+        assert sentence in screen_text(app)
 
 
 async def test_v_waits_for_both_schedulers(tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ _COVERAGE = (
     "contained the true figures of a year in 94 to 97 % of cases, and in 85 % for one kind of "
     "memory."
 )
+_TWO_KINDS_OF_EQUAL = (
+    "The first keeps your reviews as easy as now. With the second you forget more in reviews, but "
+    "know as many cards at the end: choose it if that is all you want."
+)
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _RETENTION_DROP_ORDERS = {0.80: 4, 0.95: 2}  # without room, the extreme ones go first
@@ -163,6 +167,8 @@ def _describe_schedules(
             f"To know as many cards at the end as with {current} ({known_now}), "
             f"{_describe_equal_memory(comparison.same_known, model, minutes_now)}."
         )
+        if _is_well_below(comparison.same_known, comparison.same_share):
+            yield _TWO_KINDS_OF_EQUAL
     same_minutes = comparison.same_minutes
     if same_minutes is not None and not _is_the_same(same_minutes, comparison):
         known = _format_figure(KNOWN, same_minutes.known)
@@ -173,6 +179,11 @@ def _describe_schedules(
             f"{100 * comparison.recalled:.1f} %, and know {known} cards at the end instead of "
             f"{known_now}."
         )
+
+
+def _is_well_below(equal: EqualMemory, other: EqualMemory | None) -> bool:
+    """Return whether one asks for less than for the other, by a percentage point or more."""
+    return other is not None and other.retention - equal.retention >= _NEAR_SHOWN
 
 
 def _describe_incomparable(workload: Workload, recalled_now: float, current: str) -> str:
@@ -800,8 +811,8 @@ def _summarize_minutes(workload: Workload) -> str:
 def _summarize_known(workload: Workload) -> Iterator[str]:
     """Say what knowing as many cards as with today's schedule takes, if that surely differs.
 
-    Example: "To know as many cards after a year, asking for 85 % is enough: 18 minutes instead of
-    25, and you remember 87 %."
+    Example: "If it is enough to know as many cards after a year, ask for 85 %: 18 minutes instead
+    of 25, and you remember 87 % of your reviews."
     """
     comparison = workload.comparison
     if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
@@ -816,8 +827,9 @@ def _summarize_known(workload: Workload) -> Iterator[str]:
         retention = same_known.retention
         recalled = np.interp(retention, workload.retentions, workload.figures[:, RECALLED])
         yield (
-            f"To know as many cards after a year, ask for {say.format_share(retention)}: {minutes} "
-            f"minutes instead of {now_minutes}, and you remember {say.format_share(recalled)}."
+            f"If it is enough to know as many cards after a year, ask for "
+            f"{say.format_share(retention)}: {minutes} minutes instead of {now_minutes}, and you "
+            f"remember {say.format_share(recalled)} of your reviews."
         )
 
 

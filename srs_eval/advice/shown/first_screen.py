@@ -139,9 +139,15 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
     excluded = so_far.excluded_cards
     items = list(render_acts(acts))
     if excluded is not None:
+        reason = _describe_excluded(excluded)
+        if so_far.fit is None:
+            headline = "Too few reviews to advise you."
+        else:
+            headline = "Nothing to change in Anki."
+            reason += " This is about your past reviews."
         if not acts:
-            items.append(PaneLine("Nothing to change in Anki.", "not yet", say.ACT_MARK))
-        items.append(PaneLine(f"  {_describe_excluded(excluded)} This is about your past reviews."))
+            items.append(PaneLine(headline, "not yet", say.ACT_MARK))
+        items.append(PaneLine(f"  {reason}"))
     if not items:
         items.append(PaneLine(_nothing_known_sentence(so_far), "not yet"))
     if not acts:
@@ -225,10 +231,20 @@ def _retention_pane(so_far: _AnswersSoFar) -> tuple[Pane, bool]:
         line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
         return Pane(TITLES[1], line, (line,), (question,)), False
     summary, items, is_too_little = rendered
+    if so_far.excluded_cards is not None and so_far.excluded_cards.desired:
+        items = (*items, PaneLine(_describe_desired(so_far.excluded_cards.desired)))
     phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
     if phi is not None:
         items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
     return Pane(TITLES[1], summary, items, (question,)), is_too_little
+
+
+def _describe_desired(desired: Sequence[float]) -> str:
+    """Say what the presets ask for: "You ask for 90 %.", "Your presets ask for 85 to 92 %."."""
+    lowest, highest = say.format_share(desired[0]), say.format_share(desired[-1])
+    if lowest == highest:
+        return f"You ask for {lowest}."
+    return f"Your presets ask for {lowest.removesuffix(' %')} to {highest}."
 
 
 # 3 What would it cost?

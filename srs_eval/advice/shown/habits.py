@@ -643,7 +643,7 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "like Again":
         return "You probably press Hard for cards that you have forgotten"
     if _may_hide_forgetting(check):
-        return f"Hard, {share} of your answers, may hide forgetting"
+        return f"Hard ({share} of answers) may hide forgetting"
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"
     if check.problem == "seldom":

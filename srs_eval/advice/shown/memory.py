@@ -459,6 +459,8 @@ def render_retention(
     else:
         columns = ("you", "asked", "expected")
         comparison = f" and ask for {say.format_share(desired)}"
+        if len({retention.desired for retention in requested.values()}) > 1:
+            comparison += " on average"
     summary = PaneLine(f"{_describe_recall(groups)}{comparison}.")
     hard_line = None
     if requested and all(
@@ -467,6 +469,8 @@ def render_retention(
         hard_line = _warn_of_hard(list(requested.values()), checks)
         if hard_line is None:
             summary = replace(summary, level="fine", symbol="✓")
+    elif desired is None:
+        hard_line = _warn_of_hard(list(retentions.values()), checks)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
         hard_line = PaneLine("Probably less: Hard hides forgetting (see 5).", "look")
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
@@ -539,7 +543,7 @@ def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) 
     """
     hard = next((check for check in checks if check.name == "hard" and check.total), None)
     if hard is None:
-        share = max(retention.hard_share for retention in retentions)
+        share = max((retention.hard_share for retention in retentions), default=0.0)
     else:
         share = hard.count / hard.total
         if hard.level == "fine":
@@ -547,7 +551,7 @@ def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) 
     if share < f.MIN_HARD_SHARE:
         return None
     return PaneLine(
-        f"Hard, {say.format_share(share)} of your answers, may hide forgetting.",
+        f"Hard ({say.format_share(share)} of answers) may hide forgetting.",
         "not yet",
     )
 

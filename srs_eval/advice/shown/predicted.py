@@ -147,7 +147,7 @@ def _show_verdict(rival: f.Rival) -> str:
 def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     """Return how FSRS does beside SM-2 or another program's scheduler; None if that is unknown.
 
-    Example: "Optimized FSRS predicts your answers 12 % better than the old SM-2". While FSRS is off
+    Example: "Optimized FSRS predicts your answers 12 % better than SM-2". While FSRS is off
     in Anki, the first pane says it, unless no card is in use.
     """
     fit = f.get_evidence(finding, f.Fit)
@@ -156,7 +156,7 @@ def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     rival = fit.current_scheduler or next(iter(fit.rivals_of_kind("older scheduler")), None)
     if rival is None:
         return None
-    name = "the old SM-2" if rival.kind == "older scheduler" else rival.name
+    name = "SM-2" if rival.kind == "older scheduler" else rival.name
     percent = f"{abs(100 * rival.saved.estimate):.0f} %"
     match rival.verdict:
         case "better":

@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Select, Static
 
-from srs_eval.advice.findings import estimate_missing_data
+from srs_eval.advice.findings import Fit, estimate_missing_data
 from srs_eval.advice.sentences import (
     format_difference_with_range,
     format_missing_data,
@@ -365,14 +365,29 @@ class CompareScreen(AppScreen, actions="compare"):
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
-            if {left.configuration, right.configuration} == {*SM2_AND_FSRS}:
-                addition += "; “What to do” also counts how other people fared"
         basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
         difference_text = format_difference_with_range(difference)
         return Text.assemble(
             (heading, "bold"),
             f"{addition}\nlog loss, left against right: {difference_text}",
             (f" on {basis}", "dim"),
+            self._describe_advice_basis(left, right),
+        )
+
+    def _describe_advice_basis(self, left: Result, right: Result) -> str:
+        """Say on which other grounds the advice chooses between SM-2 and FSRS; "" if on none."""
+        if {left.configuration, right.configuration} != {*SM2_AND_FSRS}:
+            return ""
+        overview = self.session.overview
+        fits = [answer for answer in overview.answers if isinstance(answer.evidence, Fit)]
+        if not fits or overview.excluded_cards is not None:
+            return ""
+        if overview.row_rule == "benchmark" or fits[0].reviews == left.size:
+            return "\n“What to do” also counts how other people fared."
+        reviews = format_count(fits[0].reviews, "review")
+        return (
+            f"\n“What to do” counts {reviews} of cards that are still in use, and how other people "
+            "fared."
         )
 
     def _format_figures(self, left: Result, right: Result) -> WidthDependent:

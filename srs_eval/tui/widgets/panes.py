@@ -14,6 +14,7 @@ from textual.widget import Widget
 
 from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
+from srs_eval.data.errors import format_count
 from srs_eval.report.panes import count_hidden_items, render_pane, render_unframed
 
 NOTE_LINES = 3  # most lines below the panes, for notes and progress
@@ -152,7 +153,7 @@ class PaneBox(Widget, can_focus=True):
             hidden_count = count_hidden_items(self.pane, *self.size)
         subtitles = []
         if hidden_count and self.size.height:
-            subtitles.append(f"{hidden_count} more: Enter")
+            subtitles.append(f"{format_count(hidden_count, 'more line')}: Enter")
         if self.hint:
             subtitles.append(self.hint)
         self.border_subtitle = " · ".join(subtitles)
