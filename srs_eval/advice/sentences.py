@@ -550,3 +550,11 @@ class FirstScreen:
     panes: tuple[Pane, ...]
     footer: tuple[PaneLine, ...]
     copyable: Finding | None = None  # the finding whose parameters pane 1 is about
+
+    @property
+    def titled_panes(self) -> list[tuple[str, Pane]]:
+        """Return each pane with its title: "2 How well do I remember?".
+
+        The number is part of it, because panes refer to one another ("see 2").
+        """
+        return [(f"{number} {pane.title}", pane) for number, pane in enumerate(self.panes, start=1)]

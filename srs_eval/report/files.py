@@ -125,9 +125,9 @@ def _render_markdown(document: Document) -> str:
 def _render_brief_markdown(document: Document) -> str:
     """Render a line for each answer, with its certainty, and what to do with each preset."""
     lines = []
-    for pane in () if document.panes is None else document.panes.panes:
+    for title, pane in () if document.panes is None else document.panes.titled_panes:
         answers = " ".join(map(_format_answer, pane.answers))
-        lines.append(f"- {_format_heading(pane.title, answers)}")
+        lines.append(f"- {_format_heading(title, answers)}")
         for item in pane.items:
             if isinstance(item, PresetRow):
                 preset, *cells = item.cells
@@ -152,8 +152,8 @@ def _format_heading(title: str, text: str) -> str:
 
 def _render_panes(screen: FirstScreen) -> Iterator[str]:
     """Yield each question with its answer; figures are tables."""
-    for pane in screen.panes:
-        yield f"## {_escape_markdown(pane.title)}"
+    for title, pane in screen.titled_panes:
+        yield f"## {_escape_markdown(title)}"
         for is_row, items in _group_rows(pane):
             if not is_row:
                 for item in items:
@@ -355,7 +355,7 @@ def _render_html(block: Block, level: int, anchor: str = "") -> str:
 def _render_cards(screen: FirstScreen) -> str:
     """Render each pane as a card with its bars."""
     cards = []
-    for pane in screen.panes:
+    for title, pane in screen.titled_panes:
         groups = []
         for is_row, items in _group_rows(pane):
             if is_row:
@@ -363,7 +363,7 @@ def _render_cards(screen: FirstScreen) -> str:
             else:
                 groups.append("".join(map(_render_html_item, items)))
         content = "\n".join(groups)
-        cards.append(f'<section class="card"><h2>{escape(pane.title)}</h2>\n{content}</section>')
+        cards.append(f'<section class="card"><h2>{escape(title)}</h2>\n{content}</section>')
     notes = "".join(f'<p class="soft">{escape(note.text)}</p>' for note in screen.footer)
     return f'<div class="cards">\n{"".join(cards)}\n</div>\n{notes}'
 

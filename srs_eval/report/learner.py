@@ -177,8 +177,8 @@ def build_learner_report(
     return Document(
         title=_build_title(log, narrowed_to or {}, anonymous),
         lead=tuple(
-            " ".join([pane.title, *(line.text for line in pane.answers)])
-            for pane in first_screen.panes
+            " ".join([title, *(line.text for line in pane.answers)])
+            for title, pane in first_screen.titled_panes
         ),
         sections=tuple(sections),
         panes=first_screen,

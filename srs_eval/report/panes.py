@@ -66,12 +66,12 @@ def render_first_screen(screen: FirstScreen, width: int) -> RenderableType:
     from rich.panel import Panel
 
     panes = []
-    for number, pane in enumerate(screen.panes, start=1):
+    for title, pane in screen.titled_panes:
         lines = render_pane(pane, width - _FRAME_WIDTH, _MAX_PRINTED_LINES, spacious=False)
         panel = Panel(
             Text("\n").join(lines),
             box=box.ROUNDED,
-            title=f"{number} {pane.title}",
+            title=title,
             title_align="left",
             width=width,
         )

@@ -110,6 +110,7 @@ def test_anonymous_report_has_every_form_and_no_names(
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
             assert not re.search(rf"(?<!\w){re.escape(name)}\b", text_of_file), (path.name, name)
     assert "preset 1" in html.lower()
+    assert "<h2>2 How well do I remember?</h2>" in html  # other panes refer to it ("see 2")
     assert html.index("<h2>Your presets<") < html.index("<img") < html.index("<h2>Answers<")
     for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html

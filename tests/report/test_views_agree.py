@@ -154,7 +154,8 @@ def test_views_state_the_same_acts_and_sentences(
     assert document.panes is not None
     assert document.panes == screen
     assert document.lead == tuple(
-        " ".join([pane.title, *(line.text for line in pane.answers)]) for pane in screen.panes
+        " ".join([title, *(line.text for line in pane.answers)])
+        for title, pane in screen.titled_panes
     )
     assert json.loads(as_text_of(document, "json"))["lead"] == list(document.lead)
     html, markdown = (unescape(as_text_of(document, form)) for form in ("html", "md"))

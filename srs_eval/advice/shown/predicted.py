@@ -620,20 +620,18 @@ def list_loss_figures(breakdown: LossBreakdown) -> list[tuple[str, str, str]]:
 def describe_skill(breakdowns: Mapping[str, LossBreakdown]) -> str:
     """Return how much log loss models save, by their names for people, compared with the average.
 
-    Example: "compared with the average, FSRS-6 saves 9.7 % of the log loss". "" if that is unknown.
+    Example: "log loss, compared with the average: FSRS-6 9.7 % less". "" if that is unknown.
     """
     savings = []
     for model, breakdown in breakdowns.items():
         value = breakdown.log_loss_skill
         if value is None or math.isnan(value):
             continue
-        if value < 0:
-            savings.append(f"{model} adds {100 * abs(value):.1f} %")
-        else:
-            savings.append(f"{model} saves {100 * value:.1f} %")
+        more_or_less = "more" if value < 0 else "less"
+        savings.append(f"{model} {100 * abs(value):.1f} % {more_or_less}")
     if not savings:
         return ""
-    return f"compared with the average, {say.join_names(savings)} of the log loss"
+    return f"log loss, compared with the average: {say.join_names(savings)}"
 
 
 def _format_skill(value: float) -> str:
