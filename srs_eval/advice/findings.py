@@ -195,6 +195,8 @@ class PresetParameters(Evidence):
     excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
     is_still_advised: bool = False
     """Whether the change is advised only because it was likely at an earlier milestone."""
+    can_be_fitted: bool = True
+    """False if there are so few reviews that Anki would fit next to nothing to them."""
     conclusion: str = ""
 
 

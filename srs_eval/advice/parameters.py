@@ -373,6 +373,7 @@ def _assess_preset(
         search=None if preset is None else preset.search,
         excluded_majority=excluded_majority,
         is_still_advised=is_still_advised,
+        can_be_fitted=count >= _MIN_REVIEWS_TO_FIT,
     )
     return f.Finding(
         "parameters",

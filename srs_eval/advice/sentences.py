@@ -155,7 +155,7 @@ def explain_where_to_paste(answer: Finding) -> str:
         case f.Recommendation.TAUGHT:
             return f"{place} {OPTIMIZE_OVERWRITES}"
         case f.Recommendation.OPTIMIZE if answer.subject != f.ALL_REVIEWS:
-            instead = place.replace("Paste it in Anki", "To paste them instead", 1)
+            instead = place.replace("Paste this line in Anki", "To paste them instead", 1)
             return f"Optimize fits about these parameters. {instead}"
         case f.Recommendation.CHANGE_TO_FSRS_7:
             return f"Choose FSRS-7 first. {place}"
@@ -164,7 +164,7 @@ def explain_where_to_paste(answer: Finding) -> str:
 
 def _explain_place(answer: Finding) -> str:
     if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
-        return "Paste it into the field for FSRS parameters (in Anki: deck options, FSRS)."
+        return "Paste this line into the field for FSRS parameters (in Anki: deck options, FSRS)."
     if answer.question == "parameters":
         target = ""
         preset = f", preset {answer.subject}"
@@ -172,7 +172,7 @@ def _explain_place(answer: Finding) -> str:
         target = " into the presets whose own lines say so"
         preset = ""
     return (
-        f"Paste it in Anki{target}: deck options{preset}, FSRS parameters "
+        f"Paste this line in Anki{target}: deck options{preset}, FSRS parameters "
         "(newer Anki: click that field 3 times first)."
     )
 

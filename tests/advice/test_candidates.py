@@ -139,7 +139,7 @@ def test_findings_on_one_review_use_the_singular() -> None:
     assert "1 review " in text
     for wrong in (" 1 reviews", " 1 held-out reviews", " 1 days", "nan", "101."):
         assert wrong not in text
-    assert "no interval: all on one day" in text
+    assert "too few for an interval" in text
 
 
 # Pooling

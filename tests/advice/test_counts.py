@@ -47,11 +47,11 @@ def refusal_message(log: ReviewLog) -> str:
 
 
 def find_counts(text: str) -> set[str]:
-    return set(re.findall(r"[\d,]+ (?:usable|held-out) reviews[^:;.)|]*", text))
+    return set(re.findall(r"[\d,]+ (?:usable|held-out) reviews[^:;.()|]*", text))
 
 
 def test_first_screen_and_workload_have_one_count(small: ReviewLog) -> None:
-    (count,) = find_counts(render_first_screen(small))
+    (count,) = (count.strip() for count in find_counts(render_first_screen(small)))
     assert refusal_message(small).startswith(f"There are {count}")
 
 

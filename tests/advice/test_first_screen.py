@@ -178,11 +178,12 @@ def test_few_reviews_show_no_minutes_but_what_is_missing() -> None:
     evidence = TooFewForCosts("There are few")
     few = Finding("costs", "all reviews", reviews=122, evidence=evidence)
     pane = build_screen([few, *make_answers()[:2]]).panes[2]
-    assert pane.summary.text == "You have 122 usable reviews; this needs 1,000."
+    usable = "(a day or more after the card's last one)"
+    assert pane.summary.text == f"You have 122 usable reviews {usable}; this needs 1,000."
     assert len(pane.items) == 1
     dated = replace(few, missing=MissingData(878, 5, f"{date.today().year + 1}-03-15"))
     assert build_screen([dated]).panes[2].summary.text == (
-        f"122 of 1,000 usable reviews; come back about 15 March {date.today().year + 1}."
+        f"122 of 1,000 usable reviews {usable}; come back about 15 March {date.today().year + 1}."
     )
 
 
@@ -410,9 +411,11 @@ def test_second_pane_warns_of_hard_while_fsrs_is_off() -> None:
     )
     off = replace(finding, evidence=evidence)
     text = render_text(build_screen([off]))
-    assert "Hard (20 % of answers) may hide forgetting." in text
+    assert "Hard (20 % of answers) may hide forgetting: press Again" in text
     fine = [Check("hard", "fine", 200, 1_000, recalled=Interval(0.9, 0.01), expected=0.9)]
     assert "may hide forgetting" not in render_text(build_screen([off], checks=fine))
+    seldom = replace(off, evidence=replace(evidence, hard_share=0.05))
+    assert "may hide forgetting" not in render_text(build_screen([seldom]))
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_stored_parameters_of_others_may_matter_with_too_few_reviews_to_fit(
 
 @pytest.mark.parametrize(
     ("entries", "sure"),
-    [(300, "judging by other people, 90 %"), (600, "could go either way")],
+    [(300, "too few reviews for Anki to fit others"), (600, "could go either way")],
 )
 def test_log_without_presets_has_one_act_for_all_reviews(
     log: ReviewLog, entries: int, sure: str
@@ -250,10 +250,13 @@ def test_log_without_presets_has_one_act_for_all_reviews(
     (finding,) = compare_presets(replace(bare, entries=replace(log.entries, **few)))
     assert finding.subject == "all reviews"
     assert set(finding.probabilities or ()) == ALWAYS_ESTIMATED
-    first, basis, *remarks = shown.sentences(finding)
-    assert f"({sure}" in first
-    assert "optimizing again" not in basis  # whether it was ever optimized is unknown
-    assert "does not say which parameters you use" in remarks[0]
+    first, *remarks = shown.sentences(finding)
+    assert sure in first
+    assert "optimizing again" not in " ".join(remarks)  # whether it was ever optimized is unknown
+    assert any("does not say which parameters you use" in remark for remark in remarks)
+    # Chances of changes that cannot be made are not told.
+    chances = [row[-1] for row in shown.tables(finding)[0].rows]
+    assert any(chances) == (entries > 300)
 
 
 def test_act_by_other_peoples_experience_alone_is_at_most_likely(

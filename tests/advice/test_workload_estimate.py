@@ -833,18 +833,18 @@ def test_workload_of_few_reviews_is_refused_in_a_sentence(
     path = tmp_path / "few.anki2"
     write_collection(simulate_learner(3, 700), path)
     few = srs_eval.load(path)
-    with pytest.raises(NotEnoughData, match="can be told from 1,000 on"):
+    with pytest.raises(NotEnoughData, match="can only be told with 1,000"):
         workload(few)
     (glance,) = estimate_at_a_glance(few)
     assert glance.missing is not None
     assert glance.reviews + (glance.missing.reviews or 0) == 1_000
     assert (glance.conclusion, tables(glance)) == ("can't tell", ())
     text = line([glance])
-    assert "what it costs can be told from 1,000 on" in text
+    assert "what a desired retention costs can only be told with 1,000" in text
     assert "at 90 %" not in text
     assert main(["workload", str(path)]) == 2
     out, error = capsys.readouterr()
-    assert "can be told from 1,000 on" in error
+    assert "can only be told with 1,000" in error
     assert len(error.strip().splitlines()) == 1
     assert not out
 

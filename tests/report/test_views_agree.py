@@ -292,8 +292,8 @@ def test_second_pane_asks_for_nothing_while_fsrs_is_off() -> None:
         pane = build_screen(answers).panes[1]
         assert pane.title == "How well do I remember?"
     text = read_first_screen(turn_fsrs_off())
-    assert "FSRS, not yet optimized, would have guessed 87 %." in text
-    assert "xpected" not in text
+    assert "FSRS, not yet optimized, would have expected 87 %." in text
+    assert "; expected" not in text
     help_text = (Path(srs_eval.__file__).parent / "tui" / "help.md").read_text("utf-8")
     assert "FSRS said" not in help_text
 

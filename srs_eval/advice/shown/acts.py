@@ -278,7 +278,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
     "as good": "FSRS would predict you about as well.",
-    "better": "FSRS would predict you better, but neither beats guessing your average.",
+    "better": "FSRS would predict you better, but so far no better than guessing your average.",
 }
 _CLAIMS: Mapping[ActKind, str] = {
     ActKind.TURN_FSRS_ON: (

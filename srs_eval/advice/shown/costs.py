@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -97,10 +98,12 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     cards = "All your cards" if len(workload.presets) > 1 else f"The cards in {workload.preset}"
     model = _name_scheduler(workload)
     condition = "on, optimized" if workload.is_fsrs_off else "optimized"
+    asked = say.format_share(workload.desired)
+    if workload.is_fsrs_off and len(workload.presets) == 1:
+        asked += ", this preset's desired retention"
     yield (
         f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
-        f"{condition} and asked for {say.format_share(workload.desired)}; you would "
-        f"remember {recalled} of your reviews."
+        f"{condition} and asked for {asked}; you would remember {recalled} of your reviews."
     )
 
 
@@ -217,13 +220,16 @@ def _describe_equal_memory(equal: EqualMemory, model: str, minutes_now: str) -> 
     """Describe minutes at equal memory.
 
     Example: "you would ask FSRS for 91.2 %: 26 minutes a day instead of 25 (0.8 more; the range
-    is 0.2 fewer to 1.9 more)".
+    is 0.2 less to 1.9 more)".
     """
     minutes = _format_figure(MINUTES, equal.minutes)
     instead = f" instead of {minutes_now}" if minutes != minutes_now else ", just as long"
+    extra = equal.extra_minutes
+    if "." in minutes and "." in minutes_now:  # the difference of the figures that are shown
+        extra = replace(extra, estimate=float(minutes) - float(minutes_now))
     return (
         f"you would ask {model} for {say.format_percent(equal.retention)}: "
-        f"{minutes} minutes a day{instead} ({_format_extra_minutes(equal.extra_minutes)})"
+        f"{minutes} minutes a day{instead} ({_format_extra_minutes(extra)})"
     )
 
 
@@ -244,7 +250,7 @@ def _name_scheduler(workload: Workload) -> str:
 def _format_extra_minutes(extra: RangedFigure) -> str:
     """Format the extra minutes of FSRS.
 
-    Examples: "2.1 fewer; the range is 1.4 to 2.8 fewer"; "0.3 more; the range is 0.2 fewer to 0.8
+    Examples: "2.1 less; the range is 1.4 to 2.8 less"; "0.3 more; the range is 0.2 less to 0.8
     more". Without a range only the first part.
     """
     text = _format_signed_minutes(extra.estimate)
@@ -252,19 +258,21 @@ def _format_extra_minutes(extra: RangedFigure) -> str:
         return text
     if extra.is_beyond_zero:
         nearest, farthest = sorted((abs(extra.low), abs(extra.high)))
-        direction = "fewer" if extra.high < 0 else "more"
+        direction = "less" if extra.high < 0 else "more"
         return f"{text}; the range is {nearest:.1f} to {farthest:.1f} {direction}"
     low, high = _format_signed_minutes(extra.low), _format_signed_minutes(extra.high)
     return f"{text}; the range is {low} to {high}"
 
 
 def _format_signed_minutes(minutes: float) -> str:
-    return f"{abs(minutes):.1f} {'fewer' if minutes < 0 else 'more'}"
+    return f"{abs(minutes):.1f} {'less' if minutes < 0 else 'more'}"
 
 
 def _describe_recent_pace(workload: Workload) -> Iterator[str]:
     period = "day" if workload.pace_days == 1 else f"{workload.pace_days} days"
     minutes = _format_figure(MINUTES, workload.recent_minutes_a_day)
+    if workload.recent_minutes_a_day < _MIN_MINUTES_SHOWN:
+        return
     yield (
         f"In the last {period} you spent {minutes} minutes and did "
         f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts as one "

@@ -34,6 +34,7 @@ TITLES = (
     "Anything wrong?",
 )
 _TOO_FEW_REVIEWS = "Too few reviews to say."
+_USABLE = "a day or more after the card's last one"
 _MAX_CHECKS = 5  # most checks in the last pane
 _CHECKS_OF_ANSWERS = ("again", "hard", "easy", "old cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
@@ -145,7 +146,9 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
         else:
             headline = "Nothing to change in Anki."
             reason += " This is about your past reviews."
-        if not acts:
+        if acts:
+            reason = f"Nothing else to change in Anki. {reason}"
+        else:
             items.append(PaneLine(headline, "not yet", say.ACT_MARK))
         items.append(PaneLine(f"  {reason}"))
     if not items:
@@ -274,9 +277,11 @@ def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
     missing = finding.missing
     if missing is not None and missing.date is not None:
         date = say.format_approximate_date(missing.date)
-        return f"{finding.reviews:,} of {MIN_REVIEWS:,} usable reviews; come back {date}."
+        return (
+            f"{finding.reviews:,} of {MIN_REVIEWS:,} usable reviews ({_USABLE}); come back {date}."
+        )
     reviews = format_count(finding.reviews, "usable review")
-    return f"You have {reviews}; this needs {MIN_REVIEWS:,}."
+    return f"You have {reviews} ({_USABLE}); this needs {MIN_REVIEWS:,}."
 
 
 def _is_unanswered(so_far: _AnswersSoFar, question: str) -> bool:

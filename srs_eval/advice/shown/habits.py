@@ -128,8 +128,9 @@ def _hard_sentences(finding: Finding) -> list[str]:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
         sentences.append(
-            f"In the reviews after a Hard you recalled {recalled}; if Hard left your memory "
-            f"unchanged, you would have recalled {unchanged}."
+            f"In the {format_count(learning.hard.reviews, 'review')} after a Hard that show how "
+            f"memory grew, you recalled {recalled}; if Hard left your memory unchanged, you would "
+            f"have recalled {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
@@ -469,6 +470,12 @@ def _explain_check(check: f.Check) -> list[str]:
         return [_explain_old_cards(check)]
     if check.leeches:
         return [_explain_leeches(check)]
+    if _may_hide_forgetting(check):
+        return [
+            "Hard counts as remembered. If you press it for cards that you have forgotten, you "
+            "remember less than these screens say: press Again for those. Your reviews do not show "
+            "yet whether you do."
+        ]
     if check.level != "look":
         return []
     match check.name:
@@ -510,7 +517,7 @@ def _explain_step(check: f.Check, step: f.StepTiming) -> str:
     if check.problem == "shorter" and check.minutes < _SHORTEST_PRACTICAL_STEP:
         limit = f" Steps below {_format_duration(_SHORTEST_PRACTICAL_STEP)} are hardly practical."
     return (
-        f"Of {answers} after {_with_article(step)}, {format_percent(step.recalled.estimate, 0)} "
+        f"Of {answers} after {_with_article(step)}, {format_percent(step.recalled.estimate)} "
         f"were right; {_describe_delay(step, desired)}.{limit} In preset “{check.subject}” that "
         f"step is {_STEP_SETTINGS[step.situation]}."
     )
@@ -668,9 +675,8 @@ def _describe_as_expected(check: f.Check) -> str:
 def _describe_inconclusive(check: f.Check) -> str:
     if check.problem != "few":
         return "can't tell yet"
-    if check.recalled is None:
-        return "too few reviews to say"
-    return f"too few next reviews to say ({check.recalled.reviews:,})"
+    reviews = 0 if check.recalled is None else check.recalled.reviews
+    return f"too few later reviews to say ({reviews:,})"
 
 
 def _describe_recall(check: f.Check) -> str:

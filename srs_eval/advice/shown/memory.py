@@ -46,6 +46,8 @@ _RETENTION_WORDS = {
 _PROBABLY_LESS = "less than desired, but perhaps not by much"
 _PROBABLY_MORE = "more than desired, but perhaps not by much"
 _HARD_CONDITION = "unless Hard hides forgetting"
+_MIN_POINTS_LEFT = 0.5  # percentage points without a cause that are mentioned
+_MUCH_HARD = 0.1  # share of Hard from which it is mentioned where no retention is asked for
 
 _CAUSE_CLAUSES = {
     f.RetentionCause.SHORTEST_INTERVAL: "because no interval is shorter than one day",
@@ -134,7 +136,9 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     recalled = retention.groups[0].recalled
     expected = format_percent(retention.groups[0].expected)
     interval = "no interval: all on one day"
-    if math.isfinite(recalled.half_width):
+    if not say.has_enough_to_show(recalled):
+        interval = "too few for an interval"
+    elif math.isfinite(recalled.half_width):
         low, high = say.format_share_bounds(recalled, 1)
         interval = f"95 %: {low} to {high}"
     reviews = format_count(recalled.reviews, "review")
@@ -159,6 +163,10 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     causes = [
         f"{_format_points(part.gap)} {_CAUSE_CLAUSES[part.cause]}" for part in retention.parts
     ]
+    explained = sum(part.gap.estimate for part in retention.parts)
+    unexplained = 100 * (recalled.estimate - retention.desired - explained)
+    if abs(unexplained) >= _MIN_POINTS_LEFT:
+        causes.append(f"{say.format_signed(unexplained, 1)} without a certain cause")
     sentences = [answer, f"The difference, in percentage points: {', '.join(causes)}."]
     causes_in_schedule = _SCHEDULING.intersection(part.cause for part in retention.parts)
     if f.RetentionCause.SHORTEST_INTERVAL in causes_in_schedule:
@@ -217,8 +225,6 @@ def _calibration_line(findings: Sequence[f.Finding]) -> str:
     if calibration.nearest_bin is None:
         return say.format_cant_tell(findings[0].missing)
     expected = format_percent(calibration.nearest_bin.expected, 0)
-    if calibration.fsrs_is_off:
-        expected += " (it is off, and would)"
     recalled = calibration.nearest_bin.recalled
     recalled_range = say.format_share_range(recalled)
     conclusion = _CALIBRATION_WORDS[calibration.conclusion]
@@ -237,16 +243,20 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
             missing = say.format_missing_data(finding.missing)
             answer = f"Can't tell yet: it {missing} with about the same prediction."
     else:
-        answer = f"When it says {_calibration_line([finding])}."
+        says = "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When it says"
+        answer = f"{says} {_calibration_line([finding])}."
     overall = calibration.overall
     reviews = format_count(overall.recalled.reviews, "usable review")
     expected = format_percent(overall.expected)
     recalled = format_percent(overall.recalled.estimate)
-    return [
+    expects = "would have expected" if calibration.fsrs_is_off else "expected"
+    sentences = [
         answer,
-        f"Over all {reviews} it expected {expected}, and you recalled {recalled}.",
-        "The current parameters may have been fitted to these reviews.",
+        f"Over all {reviews} it {expects} {expected}, and you recalled {recalled}.",
     ]
+    if not calibration.fsrs_is_off:
+        sentences.append("The current parameters may have been fitted to these reviews.")
+    return sentences
 
 
 def _calibration_tables(finding: f.Finding) -> list[Table]:
@@ -358,11 +368,13 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
     answer = f"{subject}{colon} {_effect_line([finding])}."
     if finding.interval is None or math.isnan(finding.interval.half_width):
         return [answer]
+    reviews = format_count(finding.reviews, "evaluated review")
+    _, knowledge = _EFFECT_WORDS[finding.question]
     return [
         answer,
-        f"That makes the log loss of {format_count(finding.reviews, 'evaluated review')} "
+        f"{say.capitalize(knowledge)} makes the log loss of {reviews} "
         f"{say.format_difference_with_range(finding.interval)}.",
-        "This shows that errors come together, but not why. No scheduler can know it in advance.",
+        "That can be known only afterwards, so no scheduler can use it.",
     ]
 
 
@@ -454,8 +466,8 @@ def render_retention(
     if desired is None:
         columns: tuple[str, ...] = ("you", "FSRS")
         is_off = any(retention.fsrs_is_off for retention in retentions.values())
-        guess = _describe_guess(overall, is_off=is_off, is_held_out=months is not None)
-        comparison = f". {guess}"
+        expectation = _describe_expectation(overall, is_off=is_off, is_held_out=months is not None)
+        comparison = f". {expectation}"
     else:
         columns = ("you", "asked", "expected")
         comparison = f" and ask for {say.format_share(desired)}"
@@ -470,7 +482,7 @@ def render_retention(
         if hard_line is None:
             summary = replace(summary, level="fine", symbol="✓")
     elif desired is None:
-        hard_line = _warn_of_hard(list(retentions.values()), checks)
+        hard_line = _warn_of_hard(list(retentions.values()), checks, _MUCH_HARD)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
         hard_line = PaneLine("Probably less: Hard hides forgetting (see 5).", "look")
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
@@ -524,22 +536,27 @@ def list_recall_by_month(findings: Sequence[f.Finding]) -> list[f.RecallGroup]:
     return _select_months(_collect_groups(retentions, None if retentions else months))
 
 
-def _describe_guess(overall: f.RecallGroup, *, is_off: bool, is_held_out: bool) -> str:
-    """Say what FSRS would have expected: "FSRS, not yet optimized, would have guessed 78 %".
+def _describe_expectation(overall: f.RecallGroup, *, is_off: bool, is_held_out: bool) -> str:
+    """Say what FSRS would have expected: "FSRS, not yet optimized, would have expected 78 %".
 
     Held-out reviews are predicted by FSRS fitted to the reviews before them.
     """
-    guess = say.format_share(overall.expected)
+    expected = say.format_share(overall.expected)
     condition = ", not yet optimized," if is_off else ""
     if is_held_out:
         condition = ", fitted to your earlier reviews,"
-    return f"FSRS{condition} would have guessed {guess}"
+    return f"FSRS{condition} would have expected {expected}"
 
 
-def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) -> PaneLine | None:
+def _warn_of_hard(
+    retentions: Sequence[f.Retention],
+    checks: Sequence[f.Check],
+    least_share: float = f.MIN_HARD_SHARE,
+) -> PaneLine | None:
     """Return a line if Hard, which counts as recalled, may hide lapses; None if it does not.
 
-    Without the check of Hard, its share of the answers decides.
+    Without the check of Hard, its share of the answers decides. Less than `least_share` is not
+    worth a line.
     """
     hard = next((check for check in checks if check.name == "hard" and check.total), None)
     if hard is None:
@@ -548,10 +565,11 @@ def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) 
         share = hard.count / hard.total
         if hard.level == "fine":
             return None
-    if share < f.MIN_HARD_SHARE:
+    if share < least_share:
         return None
     return PaneLine(
-        f"Hard ({say.format_share(share)} of answers) may hide forgetting.",
+        f"Hard ({say.format_share(share)} of answers) may hide forgetting: press Again for what "
+        "you forgot.",
         "not yet",
     )
 
@@ -702,7 +720,7 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
                 "one day, the shortest interval, is too long for many young cards and costs "
-                f"{points}"
+                f"{points}, which no setting can change"
             )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)

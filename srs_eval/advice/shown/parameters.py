@@ -23,8 +23,9 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.RECENCY: "optimized, as Anki does it",
     f.OPTIMIZED: "optimized, all reviews alike",
     f.DEFAULTS: "FSRS's defaults",
-    f.POOLED: "optimized, drawn towards all presets",
-    f.SHARED: "one line for all presets",
+    f.POOLED: "optimized, pulled towards one set",
+    f.SHARED: "one set for all presets",
+    f.ONE_FOR_ALL: "one set for all presets, plain fit",
     f.TAUGHT: "made for few reviews",
     f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
@@ -84,8 +85,11 @@ _TAUGHT_SENTENCE = (
 _STILL_ADVISED_SENTENCE = (
     "Earlier it was likely to help, and your reviews since then are not clearly against it."
 )
+_TOO_FEW_TO_FIT_SENTENCE = (
+    "Leave the parameters as they are: you have too few reviews for Anki to fit others to them."
+)
 _CLAIM = "that it predicts your future reviews better"
-_CLAIM_OF_KEEPING = "that no change would predict your future reviews noticeably better"
+_CLAIM_OF_KEEPING = "that a change would gain you next to nothing"
 
 
 def describe_doubt(finding: f.Finding) -> str:
@@ -146,6 +150,8 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
         return _parameter_sentences(finding)[0]
     if finding.probability is None:
         return "not evaluated"
+    if not evidence.can_be_fitted and finding.recommendation == Recommendation.KEEP:
+        return "too few reviews to fit others"
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
     certainty = say.format_certainty(probability, has_to_choose=_has_to_choose(finding, evidence))
     claim = ""
@@ -192,16 +198,18 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     assert isinstance(evidence, f.PresetParameters)
     if finding.probability is None:
         return ("Nothing to do.", *_caveats(evidence))
+    if not evidence.can_be_fitted and finding.recommendation == Recommendation.KEEP:
+        return (_TOO_FEW_TO_FIT_SENTENCE, *_caveats(evidence))
     instruction = INSTRUCTIONS[finding.recommendation]
     if finding.recommendation == Recommendation.OPTIMIZE and not evidence.is_known:
-        instruction = "let FSRS optimize its parameters"
+        instruction = "if you use FSRS, let it optimize its parameters"
     is_keep = finding.recommendation == Recommendation.KEEP
     change = _CHANGES[evidence.compared_candidate]
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
     claim = _CLAIM_OF_KEEPING if is_of_keeping else _CLAIM
     rejected_chance = find_rejected_chance(finding)
     if is_of_keeping and rejected_chance is not None:
-        claim = f"that {change} would not predict your future reviews noticeably better"
+        claim = f"that {change} would gain you next to nothing"
     if not is_of_keeping and not finding.parameters:
         claim = f"that {change} predicts your future reviews better"
     if not is_keep and not finding.parameters:
@@ -383,7 +391,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
             candidate.difference,
             candidate.verdict or "",
             None
-            if candidate.belief is None
+            if candidate.belief is None or not evidence.can_be_fitted
             else f"{say.round_down_percent(candidate.belief.probability)} %",
         )
         rows.append(row)
@@ -399,16 +407,16 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
 # One preset or several?
 
 _SHARING_LINES: Mapping[Recommendation, str] = {
-    Recommendation.KEEP_SHARED: "one line of parameters is enough for all",
-    Recommendation.SPLIT: "a line of its own for each is better",
-    Recommendation.POOLED: "a line for each, drawn towards the others",
+    Recommendation.KEEP_SHARED: "one set of parameters is enough for all",
+    Recommendation.SPLIT: "a set of its own for each is better",
+    Recommendation.POOLED: "a set for each, pulled towards the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "You forget alike in your {units}: one set of parameters is enough",
     Recommendation.SPLIT: (
         "You forget differently in your {units}: each needs parameters of its own"
     ),
-    Recommendation.POOLED: "Give each of your {units} parameters drawn towards the others'",
+    Recommendation.POOLED: "Give each of your {units} parameters pulled towards the others'",
 }
 """Sentences that get their certainty in brackets at the end."""
 
@@ -416,7 +424,7 @@ _SHARING_SENTENCES: Mapping[Recommendation, str] = {
 def _sharing_line(findings: Sequence[f.Finding]) -> str:
     """Summarize whether presets can share parameters.
 
-    Example: "one line of parameters is enough for all ●●●●● sure, 98 %".
+    Example: "one set of parameters is enough for all ●●●●● sure, 98 %".
     """
     finding = findings[0]
     if finding.probability is None:
@@ -454,7 +462,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
     claim = "that they predict your future reviews no worse than shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:
-        claim = "that separate ones would not predict your future reviews noticeably better"
+        claim = "that separate ones would gain you next to nothing"
     sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]
     if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")

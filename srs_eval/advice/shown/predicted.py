@@ -23,7 +23,7 @@ from srs_eval.advice.shown.habits import MARKS
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import format_count
 from srs_eval.engine.loss_breakdown import LossBreakdown, LossGroup
-from srs_eval.stats.intervals import MIN_DAYS, Interval, has_enough_data
+from srs_eval.stats.intervals import MIN_DAYS, MIN_REVIEWS, Interval, has_enough_data
 from srs_eval.stats.ranges import format_range
 from srs_eval.stats.tables import Column, Table
 
@@ -58,7 +58,7 @@ def _format_saving_range(saved: Interval, sign: int) -> str:
         if sign > 0:
             return f"({-low:.0f} % worse to {high:.0f} % better)"
         return f"({-low:.0f} % better to {high:.0f} % worse)"
-    return f"({low:.0f} to {high:.0f} %)".replace("-", "−")
+    return f"({_with_minus(f'{low:.0f}')} to {_with_minus(f'{high:.0f}')} %)"
 
 
 def _change_sentence(finding: f.Finding) -> str:
@@ -161,6 +161,9 @@ def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     match rival.verdict:
         case "better":
             text = f"Optimized FSRS predicts your answers {percent} better than {name}"
+            if fit.current_scheduler is not None and not fit.seems_to_beat_average:
+                text += ", but so far no better than guessing your average"
+                return PaneLine(text, "not yet", MARKS["not yet"])
             return PaneLine(text, "fine", MARKS["fine"])
         case "as good":
             text = f"Optimized FSRS predicts your answers as well as {name}"
@@ -271,6 +274,9 @@ def _health_sentences(finding: f.Finding) -> list[str]:
             comparison = f"nearly everybody gains from it, though on your own reviews {comparison}"
     else:
         reviews = format_count(finding.reviews, "evaluated review")
+        days = health.sm2.difference.days
+        if finding.reviews >= MIN_REVIEWS:
+            reviews = f"reviews of {format_count(days, 'day')}"
         comparison = f"nearly everybody gains from it; your {reviews} are too few to say"
     if finding.probability is not None:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])

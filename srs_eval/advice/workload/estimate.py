@@ -552,7 +552,7 @@ def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: boo
     note = _first_screen_count_note(log, context)
     reason = NotEnoughData(
         f"{subject} {format_count(count, 'usable review')}{note}, "
-        f"and what it costs can be told from {MIN_REVIEWS:,} on"
+        f"and what a desired retention costs can only be told with {MIN_REVIEWS:,}"
     )
     refusal = _TooFewReviews(explain_too_few(log, reason))
     refusal.reviews = count

@@ -36,7 +36,7 @@ from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.ranking_words import describe_standing
 from srs_eval.report.schedulability import describe_measurement_at_length
-from srs_eval.stats.intervals import decide_verdict
+from srs_eval.stats.intervals import Verdict, decide_verdict
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
 from srs_eval.tui.models import SM2_AND_FSRS
@@ -360,7 +360,7 @@ class CompareScreen(AppScreen, actions="compare"):
             "as good": "Both are equally good",
             "can't tell yet": "These reviews alone do not show which predicts better",
         }[verdict]
-        addition = ""
+        addition = self._describe_calibration(verdict, left, right)
         if verdict == "can't tell yet":
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
@@ -374,6 +374,20 @@ class CompareScreen(AppScreen, actions="compare"):
             self._describe_advice_basis(left, right),
         )
 
+    def _describe_calibration(self, verdict: Verdict, left: Result, right: Result) -> str:
+        """Say so if the better model is further off on average; "" if it is not, or if none is."""
+        winner, loser = (left, right) if verdict == "better" else (right, left)
+        if verdict not in ("better", "worse"):
+            return ""
+        winner_mae, loser_mae = (
+            round(self.session.models.find_graph(result).mae, 3) for result in (winner, loser)
+        )
+        if winner_mae <= loser_mae:
+            return ""
+        if not (winner.metrics.auc or 0.0) > (loser.metrics.auc or 0.0):
+            return ", though it is off by more on average"
+        return ": off by more on average, but it better tells which cards you forget"
+
     def _describe_advice_basis(self, left: Result, right: Result) -> str:
         """Say on which other grounds the advice chooses between SM-2 and FSRS; "" if on none."""
         if {left.configuration, right.configuration} != {*SM2_AND_FSRS}:
@@ -384,9 +398,8 @@ class CompareScreen(AppScreen, actions="compare"):
             return ""
         if overview.row_rule == "benchmark" or fits[0].reviews == left.size:
             return "\n“What to do” also counts how other people fared."
-        reviews = format_count(fits[0].reviews, "review")
         return (
-            f"\n“What to do” counts {reviews} of cards that are still in use, and how other people "
+            "\n“What to do” counts reviews of cards that are still in use, and how other people "
             "fared."
         )
 
