@@ -5,10 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
+from srs_eval.advice.findings import Finding, Sharing, SharingDifference
 from srs_eval.advice.questions import NAMED_QUESTIONS, QUESTION_REGISTRY, name_command
 from srs_eval.cli import options
+from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.panes import PaneBox
-from tests.tui.app_world import FILE, is_on_screen, make_app, screen_text, to_results, wait_until
+from tests.tui import app_world
+from tests.tui.app_world import (
+    FILE,
+    is_on_screen,
+    make_answers,
+    make_app,
+    screen_text,
+    to_results,
+    wait_until,
+)
 
 
 def test_named_questions_are_those_of_compare() -> None:
@@ -43,3 +56,24 @@ async def test_g_and_end_go_to_the_first_and_the_last_line(tmp_path: Path) -> No
         last = table.highlighted
         await pilot.press("g")
         assert (table.highlighted or 0) < (last or 0)
+
+
+async def test_evidence_on_decks_of_one_preset_says_what_it_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that an answer that the pane gives already has no heading of its own below it."""
+    one = Finding("split", "Default", evidence=Sharing("preset", 1))
+    apart = SharingDifference("all", "split", Interval(0.006, 0.004, 2_000, 90), "keep shared")
+    by_deck = Finding(
+        "split", "Default", "keep shared", 0.98, evidence=Sharing("deck", 2, (apart,))
+    )
+    answers = [one, by_deck, *(answer for answer in make_answers() if answer.question != "split")]
+    monkeypatch.setattr(app_world, "make_answers", lambda: answers)
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, lambda: "You have one. Keep it." in screen_text(app))
+        await pilot.press("4")
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        await wait_until(pilot, lambda: "Default, deck by deck" in screen_text(app))
+        headings = [line.strip("│ ") for line in screen_text(app).splitlines()]
+        assert "Default" not in headings

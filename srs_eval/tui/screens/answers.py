@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit
+from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit, Sharing
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
@@ -43,6 +43,7 @@ from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.calibration import chart_colours
 from srs_eval.tui.widgets.facts import (
     WidthDependent,
+    has_more_evidence,
     render_evidence,
     render_full_pane,
     render_parameters_to_paste,
@@ -377,6 +378,13 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             close(True)
 
 
+def _name_subject(answer: Finding) -> str:
+    """Return what an answer is about: a preset, or the decks of a preset."""
+    if isinstance(answer.evidence, Sharing) and answer.evidence.unit == "deck":
+        return f"{answer.subject}, deck by deck"
+    return answer.subject
+
+
 class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
     """The answers of one line, one below another.
 
@@ -435,13 +443,18 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             other_answers = self._find_answers_behind_acts(pane, answers)
             answers = (*answers, *other_answers)
         self._shown_answers = answers
+        told_above = {
+            number
+            for number, answer in enumerate(answers, start=1)
+            if not has_more_evidence(answer, pane_lines)
+        }
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
             if is_of_other_line or question == INCONCLUSIVE_LINE:
                 sections.append(Text(answer_question.title, "bold underline"))
-            elif len(answers) > 1 and question != PARAMETERS:
-                sections.append(Text(answer.subject, "bold underline"))
+            elif len(answers) > 1 and question != PARAMETERS and number not in told_above:
+                sections.append(Text(_name_subject(answer), "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}
             sections.append(render_evidence(answer, styles, pane_lines, later_questions))
         if self._pane_number == _PANE_OF_ACTS:

@@ -270,6 +270,13 @@ def render_evidence(
     return stack(sections)
 
 
+def has_more_evidence(answer: Finding, shown_lines: Iterable[str]) -> bool:
+    """Return whether an answer has sentences or tables besides the lines that are shown already."""
+    shown_statements = set(map(_normalize_statement, shown_lines))
+    statements = set(map(_normalize_statement, sentences(answer)))
+    return not statements <= shown_statements or any(tables(answer))
+
+
 def _normalize_statement(text: str) -> str:
     """Return what a sentence and a line of a pane have in common if they say the same."""
     return text.strip(" .").casefold()
