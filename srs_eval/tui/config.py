@@ -172,6 +172,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         _CANCEL,
         Action("again", "r", "Ask again", "Answer the questions that were cancelled"),
         Action("details", "enter,d", "Why", "Show the evidence for the selected pane's answer"),
+        Action("further", "n", "More", "Show the answers that have no pane, one after another"),
         _COPY,
         Action(
             "costs",

@@ -77,3 +77,22 @@ async def test_evidence_on_decks_of_one_preset_says_what_it_is_about(
         await wait_until(pilot, lambda: "Default, deck by deck" in screen_text(app))
         headings = [line.strip("│ ") for line in screen_text(app).splitlines()]
         assert "Default" not in headings
+
+
+async def test_n_shows_the_answers_that_have_no_pane(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        assert "n More" in screen_text(app)
+        await pilot.press("n")
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        shown = app.screen.query_one("#box").border_title
+        titles = {pane.title for pane in app.session.overview.first_screen.panes}
+        assert str(shown) not in titles
+        behind_panes = {
+            question
+            for pane in app.session.overview.first_screen.panes
+            for question in pane.questions
+        }
+        further = {line.question for line in app.session.overview.lines} - behind_panes
+        assert str(shown) in {QUESTION_REGISTRY[question].title for question in further}

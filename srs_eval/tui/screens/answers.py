@@ -291,6 +291,14 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         else:
             self.app.push_screen(EvidenceScreen(line.question, line.title, pane_number))
 
+    def action_further(self) -> None:
+        """Show the first answer that is behind no pane; `n` leads to the next ones there."""
+        behind_panes: set[str] = set()
+        for pane in self.overview.first_screen.panes:
+            behind_panes.update(pane.questions)
+        further = (line for line in self.overview.lines if line.question not in behind_panes)
+        self._show_evidence(next((line for line in further if line.answers), None))
+
     def action_untold(self) -> None:
         """Show the questions that can't be answered yet."""
         lines = (line for line in self.overview.lines if line.question == INCONCLUSIVE_LINE)
