@@ -23,7 +23,7 @@ from srs_eval.stats.intervals import NORMAL_QUANTILE, Verdict
 
 MAX_ACTS = 3
 _MIN_RECALL_GAIN = f.NEGLIGIBLE_POINTS / 100  # share of reviews (points are per cent)
-"""A limit that costs less is no act."""
+"""A limit that costs less is not worth an act."""
 _MIN_MINUTES_CHANGED = 0.1  # share of today's minutes; a smaller change is not worth a line
 _TINY = 1e-9  # smallest standard deviation
 
@@ -62,7 +62,7 @@ HABITS = (
 )
 """Acts about habits, limits and a date; the others are about the scheduler and its parameters."""
 _WITHOUT_MINUTES = (ActKind.USE_DEFAULTS, ActKind.CHANGE_TO_FSRS_7)
-"""Acts on parameters whose minutes are not those of optimized FSRS-6."""
+"""Acts on parameters for which the simulated minutes, those of optimized FSRS-6, do not apply."""
 
 _KIND_BY_RECOMMENDATION = {
     Recommendation.OPTIMIZE: ActKind.OPTIMIZE,
@@ -102,7 +102,7 @@ class Act:
 
     kind: ActKind
     probability: float | None = None
-    """Probability that it brings what is claimed; 1 if that is counted, not estimated."""
+    """Probability that the act has the claimed effect; 1 if that is counted, not estimated."""
     worth: float = 0.0  # share of cards, reviews or minutes that it is about
     recall_gain: float | None = None  # share of the reviews that are remembered thanks to it
     forgotten: float | None = None  # share of the answers that are Again

@@ -165,4 +165,4 @@ def answer_or_explain(question: str, question_context: QuestionContext) -> Itera
         explanation = str(reason)
         if can_evaluate_by_preset(question_context.log):
             explanation = explain_too_few(question_context.log, reason)
-        yield make_unanswered(question, f"too little data, {explanation}")
+        yield make_unanswered(question, f"too little data; {explanation}")

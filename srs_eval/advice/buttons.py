@@ -131,7 +131,7 @@ _NO_SITUATION = -1
 _MIN_ANSWERS = 100
 _MIN_DELAY_RATIO = 3.0  # 90 % quantile of the delays over the 10 % one; below, they hardly vary
 _HALVES_CRITICAL_Z = 2.24
-"""Standard errors by which at least one of two halves is off by chance in 5 % of cases."""
+"""Number of standard errors that at least one of two halves exceeds by chance in 5 % of cases."""
 _MAX_DELAY_MIN = 100 * 1440.0  # minutes
 _EPSILON = 1e-9  # keeps probabilities away from 0 and 1
 

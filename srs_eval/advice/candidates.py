@@ -26,7 +26,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import taught
 from srs_eval.advice.pooling import PooledFits, fit_one_group, fit_pooled
 from srs_eval.data.days import find_midnight_s
-from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import IGNORED_DATE, SUSPENDED, exclude_presets, select_presets, select_rows
@@ -64,7 +64,7 @@ _CONFIGURATIONS_WITHOUT_PRESETS: Mapping[str, str] = {
     for candidate, configuration in CONFIGURATIONS.items()
     if candidate not in (f.ONE_FOR_ALL, _ONE_PER_DECK)  # these need presets
 }
-"""The same where reviews are evaluated by deck or all together."""
+"""Configurations of the candidates where reviews are evaluated by deck or all together."""
 _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.OPTIMIZED: "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
     f.RECENCY: "FSRS-7-short-secs-recency-equalize_test_with_non_secs-preset",
@@ -133,9 +133,11 @@ def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
         return str(reason)
     assert log.entries is not None
     are_all = state == "suspended" and bool(log.cards.suspended.all())
-    cards = "all your cards are" if are_all else "most of what you reviewed is"
+    cause = f"most of your reviews are of {state} cards"
+    if are_all:
+        cause = "all your cards are suspended"
     return (
-        f"{reason}: {cards} {state} ({excluded:,} of {len(log.entries.time_ms):,} entries), "
+        f"{reason}: {cause} ({excluded:,} of {len(log.entries.time_ms):,} entries), "
         f"and Anki's optimizer ignores {state} cards"
     )
 
@@ -146,8 +148,8 @@ def add_required_amount(log: ReviewLog, reason: str) -> str:
     if count >= intervals.MIN_REVIEWS:
         return reason
     needed = f"{intervals.MIN_REVIEWS:,} reviews on {intervals.MIN_DAYS} days"
-    verb = "is" if count == 1 else "are"
-    return f"{reason}; there {verb} {count:,} so far, and most answers need {needed}"
+    so_far = format_count(count, "review")
+    return f"{reason}; you have {so_far} so far, and most answers need {needed}"
 
 
 def find_future_dates(log: ReviewLog) -> dict[str, str]:
@@ -213,7 +215,8 @@ def require_presets(log: ReviewLog) -> None:
     if has_known_presets(log):
         return
     raise InputError(
-        f"{log.import_summary.path} says nothing of Anki's decks and presets: {_ACCEPTED_SOURCES}."
+        f"{log.import_summary.path} says nothing about Anki's decks and presets: "
+        f"{_ACCEPTED_SOURCES}."
     )
 
 
@@ -243,11 +246,11 @@ class Learner:
     log: ReviewLog
     session: LearnerSession
     trials: Trials
-    """The n reviews of later days, which are on a later day than the card's review before; the
-    partition is the preset."""
+    """The n reviews that came on a later day than the card's previous review; the partition is the
+    preset."""
     context: Context
     equivalence: float = EQUIVALENCE_MARGIN
-    """Differences in log loss within it count as none."""
+    """Smaller differences in log loss count as zero."""
     _memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """Results that several questions need, by function and arguments; each is computed once."""
 
@@ -278,7 +281,7 @@ class Learner:
             sentences = " ".join(left_out.values())
             if not len(log.cards.card_id):
                 raise NotEnoughData(sentences.removesuffix(".")) from None
-            raise NotEnoughData(f"{sentences} Of the others: {reason}") from None
+            raise NotEnoughData(f"{sentences} In the other presets: {reason}") from None
 
     @property
     def configurations(self) -> Mapping[str, str]:

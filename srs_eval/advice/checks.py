@@ -34,7 +34,8 @@ _CHECK_ORDER = (
     "suspended",
     "gap",
 )
-"""Checks, the most serious of a level first. The gap is last: who has paused knows it."""
+"""Checks, the most serious of a level first. The gap comes last: a learner who
+has paused knows that."""
 _LEVEL_ORDER = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _OVERDUE_MINUTES = 60.0  # minutes of overdue cards that deserve attention
@@ -45,7 +46,7 @@ _DAYS_PER_YEAR = 365
 _DAY_MS = 86_400_000
 _MIN_REVIEWS = 100  # reviews after a button, or of old cards
 _TOO_MANY_AGAIN_SHARE = 0.3
-"""Share of Again among the answers above which recall is below any retention that Anki offers."""
+"""Share of Again above which recall is below any retention that Anki offers."""
 _NORMAL_95 = 1.959964
 _MIN_STANDARD_ERROR = 1e-6  # where all reviews are recalled
 _SELDOM_SHARE = 0.01  # of the answers; below it a button can do no harm

@@ -66,7 +66,7 @@ RECOMMENDATIONS: Mapping[str, Recommendation] = {
     FSRS_7: Recommendation.CHANGE_TO_FSRS_7,
     DEFAULTS: Recommendation.DEFAULTS,
 }
-"""Recommendation to give a preset a candidate's parameters, by candidate."""
+"""By candidate, the recommendation to use its parameters."""
 SURE = 0.95  # probability from which screens say "sure"
 LIKELY = 0.8  # likewise, "likely"
 ALL_REVIEWS = "all reviews"  # subject of findings on all reviews
@@ -78,7 +78,7 @@ MIN_DAYS_SHOWN = 10  # likewise, and for the interval of a recall group
 
 
 MAX_WAIT_DAYS = 730
-"""Days within which missing data have to come: a learner waits no longer for an answer."""
+"""Days within which missing data have to come: no learner would wait longer for an answer."""
 
 
 class Evidence:
@@ -252,8 +252,8 @@ class Sharing(Evidence):
     unit_count: int  # of those with usable reviews
     differences: tuple[SharingDifference, ...] = ()  # none: too few reviews
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
-    """Names of two presets; log loss of the first one's parameters on the second one's reviews,
-    minus that of the second one's own parameters; the verdict on this difference."""
+    """Names A and B of two presets; log loss of A's parameters on B's reviews, minus that of B's
+    own; the verdict on this difference."""
     groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by the pairs
     conclusion: Literal["too few", "one preset", "FSRS-7"] = "too few"
     """The code if nothing is recommended."""
@@ -262,8 +262,8 @@ class Sharing(Evidence):
 
 
 MIN_HARD_SHARE = 0.03
-"""Share of Hard among the answers from which recall can be well below what it seems: if half of
-these were lapses, by over a point."""
+"""Share of Hard from which on recall can be well below what it seems: if half of these answers
+were lapses, by over a point."""
 LAST_90_DAYS = "last 90 days"
 """Name of the group of reviews of the 90 days before the last review."""
 
@@ -314,15 +314,15 @@ class Retention(Evidence):
     fsrs_is_off: bool
     expectation_gap: Interval  # recalled minus expected when the reviews were done
     shortest_gap: Interval | None = None
-    """What the cards of `RetentionCause.SHORTEST_INTERVAL` lack, averaged over all reviews; None if
-    desired retention or the due days are unknown."""
+    """Shortfall of the cards of `RetentionCause.SHORTEST_INTERVAL`, averaged over all reviews; None
+    if desired retention or the due days are unknown."""
     schedule_gap: Interval | None = None
-    """Recall expected on the due days, minus desired retention, without what `shortest_gap` says;
+    """Recall expected on the due days, minus desired retention, with `shortest_gap` removed;
     None if either is unknown."""
     timing_gap: Interval | None = None
     """Recall expected when the reviews were done, minus that on the due days; None if unknown."""
     parts: tuple[RetentionPart, ...] = ()
-    """Parts of the difference that are surely there and matter, the largest first."""
+    """Parts of the difference that are certain and large enough to matter, the largest first."""
     true_retention: float | None = None
     """Share that Anki calls True Retention, over all time; None if intervals are unknown."""
     hard_share: float = 0.0
@@ -442,8 +442,8 @@ class Months(Evidence):
     conclusion: Literal["below", "above", "no matter", "can't tell"]
     months: tuple[Month, ...]
     tells_recall: bool = True
-    """Whether these months tell the share recalled. If presets can be evaluated, `Retention` tells
-    it, of all reviews; that of held-out ones is then not shown beside it."""
+    """Whether to show recall here. If presets can be evaluated, `Retention` shows it for all
+    reviews, so that of held-out reviews is omitted."""
 
 
 @dataclass(frozen=True)
@@ -613,7 +613,7 @@ class RecallAfterButton:
 
 
 _MAX_HONEST_CHANCE = 0.04
-"""Chance of an honest learner from which on Hard counts as pressed for forgotten cards."""
+"""Hard counts as misused if honest use would show so little growth with at most this chance."""
 _SMALL_W15 = 0.056
 """One published user in ten has a smaller growth after Hard, relative to Good's."""
 
@@ -734,7 +734,7 @@ class Percentile:
     share_worse: float
     quantiles: tuple[tuple[float, float], ...]  # (share of learners, figure below which they lie)
     share_worse_range: tuple[float, float] | None = None
-    """95 % interval of `share_worse`, from other days of the same learner; None if unknown."""
+    """95 % interval of `share_worse`, as the learner's days vary; None if unknown."""
 
     @property
     def people_worse_of_100(self) -> int:
@@ -890,7 +890,7 @@ class FirstInterval:
 
     button: str
     conclusion: Literal["longer", "shorter", "as it is", "can't tell"]
-    """What the interval should be by the reviews."""
+    """What the interval should be, judging by the reviews."""
     cards: int  # first answers with this button that a review on a later day followed
     share: float  # of all first answers that such a review followed
     elapsed_days: float  # until that review, the median
@@ -950,7 +950,7 @@ class Difficulty(Evidence):
     after_first: tuple[float, ...] = ()  # difficulty after a first Again, Hard, Good, Easy
     after_answer: tuple[float, ...] = ()  # of a card of difficulty 5, after each button
     good_to_nine: int | None = None
-    """Times Good that bring a typical card near 10 down to 9; None if more than 200."""
+    """Number of Goods that bring a typical card near 10 down to 9; None if more than 200."""
     difference: Interval | None = None  # recalled minus expected, of reviews of cards near 10
     groups: tuple[DifficultyGroup, ...] = ()
     is_unseen: bool = False  # whether the parameters cannot have been fitted to these reviews
@@ -1043,7 +1043,10 @@ class SwitchMinutes:
 
 @dataclass(frozen=True)
 class Fsrs7Switch(Evidence):
-    """What FSRS-7 would bring and cost; `conclusion` compares it with FSRS-6, both optimized."""
+    """What a learner would gain from FSRS-7, and what it would cost.
+
+    `conclusion` compares it with FSRS-6, both optimized.
+    """
 
     conclusion: Literal["better", "as good", "worse", "can't tell"]
     can_run: bool  # whether the learner's program can run FSRS-7

@@ -282,7 +282,7 @@ def _compare_on_shared_reviews(
     p_by_name |= external
     shared = intersect_reviews(map(find_predicted, p_by_name.values()))
     if not len(shared):
-        raise NotEnoughData("no held-out review has a prediction by all models")
+        raise NotEnoughData("there is no held-out review that every model predicted")
     index = test_index[shared]
     p_by_name = {name: p[shared] for name, p in p_by_name.items()}
     losses = {name: learner.losses(p, index) for name, p in p_by_name.items()}

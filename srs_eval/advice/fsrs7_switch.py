@@ -1,4 +1,4 @@
-"""Tell what a change to FSRS-7 would bring and cost.
+"""Estimate what a learner would gain from a change to FSRS-7, and what it would cost.
 
 FSRS-7 is optimized as forks of Anki do it, and compared with FSRS-6, optimized as Anki does it, on
 the same held-out reviews of later days; and with what schedules the cards today, on the reviews

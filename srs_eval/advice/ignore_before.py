@@ -185,7 +185,7 @@ def _evaluate(
     for block in np.array_split(held_out, _BLOCKS):
         train = index[(index < block[0]) & is_used]
         if not len(train):
-            raise NotEnoughData(f"no card was learned from {day} on")
+            raise NotEnoughData(f"no card was learned on or after {day}")
         folds.append(Fold(train=train, test=block))
     return learner.losses(learner.predict(f.RECENCY, folds), held_out)
 

@@ -40,7 +40,8 @@ _EM_STEPS = 30
 
 
 _SMALLEST = np.finfo(np.float64).tiny
-"""Least likelihood: that of a card with thousands of reviews may be too small for a float."""
+"""Smallest likelihood, because that of a card with thousands of reviews may be too small for a
+float."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ class ReviewsForAdvice:
 
     index: IntArray  # (n,) positions
     unseen: IntArray | None
-    """Those (u,) that the active parameters cannot have been fitted to; None if unknown."""
+    """Reviews (u,) that the active parameters cannot have been fitted to; None if unknown."""
 
 
 def select_reviews(learner: Learner, group: int) -> ReviewsForAdvice:

@@ -28,7 +28,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import RowKind
 
 INCONCLUSIVE_LINE = "open"
-"""Stands in `AnswerLine.question` for the line of inconclusive answers; it is not a question."""
+"""Value of `AnswerLine.question` for the line of inconclusive answers; it is not a question."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Overview:
     row_rule: RowKind  # which rule selected the reviews behind the answers
     excluded_cards: f.ExcludedCards | None = None  # set if nearly all reviewed cards are gone
     shows_saved_answers: bool = False
-    """Set once saved answers, about an earlier state of the file, were added."""
+    """Set once saved answers about an earlier state of the file have been added."""
     has_taught_parameters: bool = False
     """Set once TAUGHT_PARAMETERS is settled, whose answers replace those to PARAMETERS."""
     waiting: list[str] = field(default_factory=list)  # questions not settled yet

@@ -55,11 +55,11 @@ _MIN_REVIEWS = FIRST_MILESTONE  # with fewer, or on fewer days, nothing can be c
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
 _TAUGHT_RATIO = 0.5
-"""Stored parameters were taught if taught ones differ from them by less than this share of what
-those of Anki's optimizer do (nats)."""
+"""Stored parameters count as taught if taught ones differ from them by less than this share of the
+difference (nats) of those of Anki's optimizer."""
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
 _STILL_ADVISED = 0.6
-"""Probability up from which a change is still advised if it was likely at an earlier milestone."""
+"""Probability from which a change is still advised if it was likely at an earlier milestone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -642,7 +642,7 @@ def _choose_best(
     return next(candidate for candidate in candidates if candidate.name == best)
 
 
-# How often, and which numbers are noise?
+# How often, and which parameters are noise?
 
 _GROWTH_STEPS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Growth in reviews after which to optimize again; the first is the reference."""
@@ -729,11 +729,11 @@ def _positions_after_first_fit(learner: Learner, group: int) -> IntArray:
     return index[len(index) // _FIRST_FIT_DIVISOR :]
 
 
-# Which numbers are noise?
+# Which FSRS parameters are mostly noise?
 
 _BOOTSTRAP_DRAWS = 20
 _NOISE_RATIO = 0.5
-"""Share of the spread between learners beyond which a parameter's own spread makes it noise."""
+"""A parameter is noise if its own spread exceeds this share of the spread between learners."""
 
 
 def assess_parameter_noise(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:

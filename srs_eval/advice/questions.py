@@ -97,7 +97,8 @@ class QuestionContext:
     """Number of presets (with the most reviews) for which to answer questions that are only
     evidence behind a preset's line (`QuestionDefinition.is_evidence_only`); None for all."""
     defers_taught: bool = False
-    """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because that is asked, too."""
+    """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because TAUGHT_PARAMETERS is also
+    asked."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -152,7 +153,7 @@ class QuestionContext:
             held_out = select_held_out(external, learner.held_out_entries)
             if not len(held_out.predicted):
                 raise InputError(
-                    f'The predictions of "{name}" cover 0 of the {len(held_out.p):,} held-out '
+                    f'The predictions of "{name}" cover none of the {len(held_out.p):,} held-out '
                     f"reviews (--rows {learner.trials.protocol.rows}, five folds)."
                 )
             if held_out.missing:
@@ -255,7 +256,9 @@ class QuestionDefinition:
 
 
 QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
-    FIT: QuestionDefinition("How well does FSRS predict me?", _for_all_reviews(fsrs.assess_fit)),
+    FIT: QuestionDefinition(
+        "How well does FSRS predict my answers?", _for_all_reviews(fsrs.assess_fit)
+    ),
     PARAMETERS: QuestionDefinition("Are my parameters good?", QuestionContext._answer_parameters),
     TAUGHT_PARAMETERS: QuestionDefinition(
         "Are my parameters good?", QuestionContext._answer_taught_parameters
@@ -270,7 +273,7 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         "Where do I stand?", QuestionContext._answer_percentiles, "Where you stand"
     ),
     "split": QuestionDefinition(
-        "Split or merge presets?", _for_each_preset(assess_sharing), "Split or merge?"
+        "One preset or several?", _for_each_preset(assess_sharing), "One preset or several?"
     ),
     COSTS: QuestionDefinition(
         "What does a desired retention cost?", QuestionContext._answer_costs, "Reviews a day"
@@ -295,14 +298,16 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         _for_all_reviews(over_time.assess_predictability),
         "Latest month",
     ),
-    "day": QuestionDefinition("How much is your day?", QuestionContext._answer_days, "Your day"),
-    "today": QuestionDefinition("How are you doing?"),
+    "day": QuestionDefinition(
+        "Do some days go better than others?", QuestionContext._answer_days, "Your day"
+    ),
+    "today": QuestionDefinition("How did my last day go?"),
     "hour": QuestionDefinition("Does the time of day matter?"),
     "session": QuestionDefinition("Does the length of a session matter?"),
     "hard": QuestionDefinition("Am I misusing Hard?", QuestionContext._answer_hard, "Hard"),
     "steps": QuestionDefinition("Which learning steps?", _for_each_preset(buttons.assess_steps)),
     "noise": QuestionDefinition(
-        "Which numbers are noise?",
+        "Which FSRS parameters are mostly noise?",
         _for_largest_presets(presets.assess_parameter_noise),
         is_evidence_only=True,
     ),
@@ -327,7 +332,7 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         "First intervals",
     ),
     difficulty.QUESTION: QuestionDefinition(
-        "Why is difficulty near 10?",
+        "Is a difficulty near 10 a problem?",
         _for_largest_presets(difficulty.assess_difficulty),
         "Difficulty",
     ),
@@ -347,7 +352,7 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         "Split by card?",
     ),
     FSRS_7: QuestionDefinition(
-        "What would FSRS-7 bring?", QuestionContext._answer_fsrs7_switch, "FSRS-7"
+        "What would I gain from FSRS-7?", QuestionContext._answer_fsrs7_switch, "FSRS-7"
     ),
     CHECKS: QuestionDefinition(
         "Anything wrong?", QuestionContext._answer_checks, "Anything wrong?"
@@ -467,7 +472,7 @@ def ask(question: str, question_context: QuestionContext) -> Iterator[Finding]:
 def tasks_for(log: ReviewLog) -> Sequence[tuple[str, ...]]:
     """Return the tasks (groups of questions) that the app runs for a log.
 
-    What FSRS-7 would bring is asked last, and only where the learner's program can run it.
+    What the learner would gain from FSRS-7 is asked last, and only where their program can run it.
     """
     if not can_evaluate_by_preset(log):
         return TASKS_WITHOUT_PRESETS
@@ -509,7 +514,7 @@ def answer_questions(
     chosen = set(default_questions(log, context) if questions is None else questions)
     for question in sorted(chosen.difference(NAMED_QUESTIONS)):
         raise InputError(
-            f'There is no question "{question}": choose among {", ".join(NAMED_QUESTIONS)}.'
+            f'There is no question "{question}": choose from {", ".join(NAMED_QUESTIONS)}.'
         )
     about_presets = chosen - NEEDS_NO_PRESETS
     if about_presets - {PARAMETERS}:

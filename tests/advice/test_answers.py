@@ -281,8 +281,8 @@ def test_questions_on_presets_need_a_collection(tmp_path: Path) -> None:
     write_small_table(table)
     write_dataset({1: simulate_learner(1, 1_500), 2: simulate_learner(2, 200)}, tmp_path / "users")
     for path, options, message in (
-        (table, [], "says nothing of Anki's decks and presets"),
-        (tmp_path / "users", ["--user", "1"], "says nothing of Anki's decks and presets"),
+        (table, [], "says nothing about Anki's decks and presets"),
+        (tmp_path / "users", ["--user", "1"], "says nothing about Anki's decks and presets"),
     ):
         done = run_in_process("compare", path, *options, "--question", "split")
         assert done.returncode == 2
@@ -300,8 +300,8 @@ def test_questions_on_presets_need_a_collection(tmp_path: Path) -> None:
             "wrong",
         ]
     for path, user, message in (
-        (table, None, "says nothing of Anki's decks and presets"),
-        (tmp_path / "users", 1, "says nothing of Anki's decks and presets"),
+        (table, None, "says nothing about Anki's decks and presets"),
+        (tmp_path / "users", 1, "says nothing about Anki's decks and presets"),
     ):
         with pytest.raises(InputError, match=f"{message}: give a collection"):
             srs_eval.compare(srs_eval.load(path, user=user), "split")

@@ -52,7 +52,7 @@ def find_counts(text: str) -> set[str]:
 
 def test_first_screen_and_workload_have_one_count(small: ReviewLog) -> None:
     (count,) = (count.strip() for count in find_counts(render_first_screen(small)))
-    assert refusal_message(small).startswith(f"There are {count}")
+    assert refusal_message(small).startswith(f"there are only {count}")
 
 
 def test_faulty_list_excludes_nothing_while_fsrs_is_off(small: ReviewLog) -> None:
@@ -75,5 +75,5 @@ def test_count_with_suspended_cards_has_the_same_words(small: ReviewLog, share: 
     index = np.arange(len(cards.card_id))
     suspended = replace(small, cards=replace(cards, suspended=index < share * len(index)))
     (count,) = find_counts(render_first_screen(suspended))
-    assert count.endswith("held-out reviews, also of suspended and deleted cards")
+    assert count.endswith("held-out reviews, including those of suspended and deleted cards")
     assert f"(the first screen counts {count})" in refusal_message(suspended)

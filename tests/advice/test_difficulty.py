@@ -140,4 +140,4 @@ def test_sentences_say_whether_it_does_harm(conclusion: str, words: str) -> None
     answer, buttons = shown.sentences(finding)
     assert answer.startswith("134 of your 300 cards (45 %) have a difficulty above 9.")
     assert words in answer
-    assert "it takes 60 of them" in buttons
+    assert "it takes 60 Goods" in buttons

@@ -103,7 +103,7 @@ WORLDS = {
         if finding.question != PARAMETERS or finding.recommendation == Recommendation.KEEP
     ],
     "no presets": [finding for finding in make_answers() if finding.question in ("fit", "time")],
-    "nothing": [make_unanswered("fit", "too little data, no usable reviews")],
+    "nothing": [make_unanswered("fit", "too little data; no usable reviews")],
 }
 
 
@@ -366,7 +366,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
 
 
 def test_screen_of_deleted_cards_with_few_reviews_gives_no_advice() -> None:
-    unanswered = [make_unanswered("fit", "too little data, no usable reviews")]
+    unanswered = [make_unanswered("fit", "too little data; no usable reviews")]
     deleted = ExcludedCards("deleted", 0, 274)
     text = render_text(build_screen(unanswered, rows="benchmark", excluded_cards=deleted))
     assert "Too few reviews to advise you." in text

@@ -279,7 +279,7 @@ def test_answer_names_the_better_model(
     text = " ".join(shown.sentences(finding))
     rival = evidence_of(finding).rivals[0]
     percent = f"{100 * abs(rival.saved.estimate):.1f} %"
-    assert text.startswith(f"FSRS-7 would predict you {percent} {word} than FSRS-6")
+    assert text.startswith(f"FSRS-7 would predict your answers {percent} {word} than FSRS-6")
     assert finding.probability is not None
     assert (finding.probability > 0.9) == (share > 0)
 
@@ -466,13 +466,13 @@ def make_minutes(memory: str, extra: tuple[float, float, float] | None) -> f.Swi
 @pytest.mark.parametrize(
     ("by_seven", "by_six", "words"),
     [
-        ((-0.1, -1.0, 0.9), (0.2, -0.8, 1.3), "A simulation may be off by as much."),
+        ((-0.1, -1.0, 0.9), (0.2, -0.8, 1.3), "A simulation can be off by that much."),
         ((-2.0, -3.0, -1.0), (-1.5, -2.5, -0.1), "So it would save time."),
         ((2.0, 1.0, 3.0), (2.5, 0.1, 4.0), "So it would cost time."),
         ((-2.0, -3.0, -1.0), (-0.5, -1.0, 0.5), "So it may save time."),
         ((0.2, -0.3, 1.0), (2.0, 0.5, 3.0), "So it may cost time."),
         ((-2.0, -3.0, -1.0), (0.5, -1.0, 2.0), "depends on which of the two is right."),
-        ((-2.0, -3.0, -1.0), None, "With the other memory, none of the simulated retentions"),
+        ((-2.0, -3.0, -1.0), None, "If it works as the other version describes, no simulated"),
         (None, None, "No retention that was simulated lets you remember as much with FSRS-7"),
     ],
 )
@@ -538,13 +538,13 @@ def test_preview_has_the_figure_of_the_ranking(log: ReviewLog, ranked: dict[str,
     assert better.verdict == "better"
     percent = f"{100 * better.saved.estimate:.1f} %"
     assert describe_preview(better) == (
-        f"FSRS-7 would predict you {percent} better; your Anki cannot run it yet."
+        f"FSRS-7 would predict your answers {percent} better; your Anki cannot run it yet."
     )
     for share in (0.0, -0.1):
         preview = fsrs7_switch.find_preview(log, move_towards_answers(ranked, share), 0.002)
         assert preview is not None
         assert describe_preview(preview) == (
-            "FSRS-7, which your Anki cannot run yet, would predict you no better."
+            "FSRS-7, which your Anki cannot run yet, would predict your answers no better."
         )
 
 

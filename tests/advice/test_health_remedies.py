@@ -96,7 +96,7 @@ def test_failed_check_without_causes_says_so(
     monkeypatch.setattr(health_remedies, "MIN_REVIEWS", 10)
     finding, evidence = assess(fresh)
     assert evidence.causes == ()
-    assert "None of the usual causes shows" in shown.sentences(finding)[-1]
+    assert "srs-eval finds none of the usual causes" in shown.sentences(finding)[-1]
 
 
 def test_few_reviews_are_a_cause(fresh: Learner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_date_after_all_cards_is_named(log: ReviewLog) -> None:
     finding, *others = assess_ignore_dates(learner, learner.groups)
     assert finding.subject == log.presets[first].name
     assert len(others) == len(log.presets) - 1
-    assert shown.line([finding]) == "empty it, 2999-01-01 leaves out every card"
+    assert shown.line([finding]) == "empty it, because 2999-01-01 leaves out every card"
     assert "2999-01-01: you began all your cards before" in shown.sentences(finding)[0]
     (check,) = [
         check

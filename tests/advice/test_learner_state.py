@@ -101,7 +101,7 @@ def test_state_command_writes_answers_and_days(
     target = tmp_path / "state.json"
     assert main(["state", str(simulated_collection), "--json", str(target)]) == 0
     out = capsys.readouterr().out
-    assert "How much is your day?" in out
+    assert "Do some days go better than others?" in out
     assert max(map(len, out.splitlines())) <= 80
     document = json.loads(target.read_text("utf-8"))
     assert [answer["question"] for answer in document["answers"]] == [

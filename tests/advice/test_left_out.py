@@ -160,7 +160,7 @@ def test_error_of_too_few_remaining_reviews_names_the_presets(log: ReviewLog) ->
     columns = {name: column[few] for name, column in vars(log.entries).items()}
     short = replace(break_preset(log), entries=replace(log.entries, **columns))
     with pytest.raises(
-        NotEnoughData, match=r"Preset 1 is left out.* Of the others: no usable reviews"
+        NotEnoughData, match=r"Preset 1 is left out.* In the other presets: no usable reviews"
     ):
         compare(short)
 

@@ -49,9 +49,9 @@ def build_tables(session: LearnerSession, result: Result) -> dict[str, Table]:
 def test_tables_of_errors_count_every_review_once(session: LearnerSession, result: Result) -> None:
     tables = build_tables(session, result)
     titles = [
-        "By days since the review before",
+        "By days since the previous review",
         "By earlier reviews of the card",
-        "By lapses of the card before",
+        "By earlier lapses of the card",
         "By hours since the day began",
         "By deck",
         "Forgetting curves",
@@ -115,7 +115,7 @@ def test_error_planted_at_long_intervals_is_shown_there(
     days = trials.elapsed_days[trials.test_index]
     rate = float(result.y.mean())
     p = np.where(days >= 30, 0.02, rate)
-    table = build_tables(session, replace(result, p=p))["By days since the review before"]
+    table = build_tables(session, replace(result, p=p))["By days since the previous review"]
     for row in table.records():
         fewest_days = row["days"].split("-")[0].split(" ")[0]
         if int(fewest_days) >= 30:
@@ -181,7 +181,7 @@ async def test_app_shows_tables_and_curves_of_errors(path: Path, tmp_path: Path)
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.press("e")
         await wait_until(pilot, is_on_screen(app, "ErrorsScreen"))
-        await wait_until(pilot, lambda: "By days since the review before" in screen_text(app))
+        await wait_until(pilot, lambda: "By days since the previous review" in screen_text(app))
         assert "minus expected" in screen_text(app)
         await wait_until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2)
         chart = app.screen.query(CurvesChart).first()

@@ -219,7 +219,7 @@ def test_overview_of_the_fixture_has_evidence_for_its_lines() -> None:
     assert in_force.rows != optimized.rows
     assert len(shown.tables(noise)[0].rows) == 21
     assert shown.line(lines["When FSRS says"].answers).startswith("90 %, you recall 8")
-    assert first_sentence(overview).startswith("FSRS predicts you well: ")
+    assert first_sentence(overview).startswith("FSRS predicts your answers well: ")
 
 
 # The screens
@@ -331,7 +331,7 @@ def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -
     overview = build_overview(replace(log, cards=suspended))
     assert overview.row_rule == "benchmark"
     assert overview.excluded_cards == ExcludedCards("suspended", cards, cards, (0.9, 0.92))
-    assert first_sentence(overview).startswith("FSRS predicts you")
+    assert first_sentence(overview).startswith("FSRS predicts your answers")
     assert {line.title for line in overview.lines} >= {"FSRS for you?", "all reviews"}
     assert Overview.start(log).excluded_cards is None
 
@@ -498,7 +498,7 @@ def test_sentence_on_changing_to_fsrs_names_one_act(alone: str) -> None:
     """Check that the defaults are named only as the reason for copying parameters."""
     sentence = shown.sentences(_make_fit_finding("well", True, "better", alone))[0]
     assert sentence.count(".") == 1
-    assert sentence.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert sentence.startswith("Change to FSRS? Yes: with parameters fitted to your reviews")
     assert ("its defaults alone" in sentence) == (alone != "better")
 
 
@@ -526,10 +526,10 @@ def test_questions_of_one_reason_share_a_line() -> None:
     questions = ("fit", "day", "often")
     overview = Overview("anki")
     overview.add(
-        [make_unanswered(question, "too little data, no usable reviews") for question in questions]
+        [make_unanswered(question, "too little data; no usable reviews") for question in questions]
     )
     (line,) = overview.lines
-    assert shown.line(line.answers) == "Can't tell: too little data, no usable reviews."
+    assert shown.line(line.answers) == "Can't tell: too little data; no usable reviews."
     waiting_overview = Overview("anki", waiting=["day"], answers=list(overview.answers))
     assert len(waiting_overview.lines) > 1
 
@@ -542,13 +542,14 @@ def test_change_to_fsrs_comes_first_for_other_schedulers(log: ReviewLog) -> None
     assert shown.sentences(finding)[0].startswith("Turn FSRS on (")
     assert finding.recommendation == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(finding)[0]
-    assert "FSRS would predict you" in shown.sentences(finding)[1]
+    assert "FSRS would predict your answers" in shown.sentences(finding)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), source_predictions=sure)
     finding = assess_fit(Learner.of(brought, protocol=ALL_REVIEWS_PROTOCOL))
     assert shown.sentences(finding)[0].startswith(
-        "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
+        "Change to FSRS? Yes: with parameters fitted to your reviews, it would predict your "
+        "answers "
     )
     overview = Overview("benchmark")
     overview.add([finding, make_unanswered("models", "of no matter here")])
@@ -584,16 +585,22 @@ def test_sentence_on_fit_names_own_parameters_before_a_new_fit(log: ReviewLog) -
         f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
     )
     sentence = shown.sentences(assess_fit(learner))[0]
-    assert f"with your parameters {own_text} than guessing your average" in sentence
-    assert f", optimized {fitted}" in sentence
+    assert (
+        f"better than guessing your average; so far, with your parameters, it is {own_text}"
+        in sentence
+    )
+    assert f", and optimized, {fitted}" in sentence
     assert own_text != fitted  # else the two figures could not be told apart
 
 
 @pytest.mark.parametrize(
     ("reviews", "message"),
     [
-        (44, "can't be told yet; that needs 956 more reviews."),
-        (4_000, "can't be told yet; so far: optimized, 73 % better than guessing"),
+        (44, "better than guessing your average; that needs 956 more reviews."),
+        (
+            4_000,
+            "guessing your average; so far, with optimized parameters, it would be 73 % better",
+        ),
     ],
 )
 def test_sentence_on_fit_of_few_reviews_has_no_figure(reviews: int, message: str) -> None:
@@ -734,7 +741,9 @@ async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "├" in screen_text(app))
         assert "−0.0290 ±.0120" in screen_text(app)
         await pilot.press("end")
-        await wait_until(pilot, lambda: "How well does FSRS predict me?" in screen_text(app))
+        await wait_until(
+            pilot, lambda: "How well does FSRS predict my answers?" in screen_text(app)
+        )
         await pilot.press("n")
         await wait_until(pilot, lambda: "Maps" in screen_text(app))
         for key, evidence in (

@@ -84,7 +84,7 @@ def test_own_predictions_are_evaluated_beside_the_models(
         ("review_id,p\nx,0.5\n", "not a whole number"),
         ("review_id,p\n1,0.5,3\n", "line 2"),
         ("review_id,p\n1,0.5\n1,0.6\n", "twice"),
-        ("review_id,p\n1,0.5\n", "cover 0 of the"),
+        ("review_id,p\n1,0.5\n", "cover none of the"),
     ],
 )
 def test_unusable_predictions_are_refused_with_a_reason(

@@ -111,7 +111,10 @@ def test_line_groups_presets() -> None:
         f.Finding("reschedule", name, evidence=f.Reschedule(conclusion))
         for name, conclusion in (("A", "no need"), ("B", "backlog"), ("C", "no need"))
     ]
-    assert shown.line(findings) == "no need: A and C; not all at once: B"
+    assert (
+        shown.line(findings)
+        == "no need: A and C; do not reschedule: too many cards would be due: B"
+    )
 
 
 def test_cards_that_stay_are_said_not_to_move() -> None:

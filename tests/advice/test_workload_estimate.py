@@ -98,7 +98,7 @@ def test_workload_has_a_stage_for_every_draw(stages: list[Workload]) -> None:
     assert np.shape(last.draws) == (5, len(last.retentions), len(FIGURES))
     assert set(QUICK.retentions) < {*last.retentions, last.desired}
     assert [stage.progress for stage in stages] == [(1 + done) / 6 for done in range(6)]
-    assert stages[3].progress_text == "parameters that your reviews allow: 3 of 5"
+    assert stages[3].progress_text == "simulating versions of your memory: 3 of 5"
     for stage in stages:
         assert sentences(stage.finding)  # every stage can be shown
 
@@ -833,18 +833,18 @@ def test_workload_of_few_reviews_is_refused_in_a_sentence(
     path = tmp_path / "few.anki2"
     write_collection(simulate_learner(3, 700), path)
     few = srs_eval.load(path)
-    with pytest.raises(NotEnoughData, match="can only be told with 1,000"):
+    with pytest.raises(NotEnoughData, match="srs-eval needs 1,000 to estimate"):
         workload(few)
     (glance,) = estimate_at_a_glance(few)
     assert glance.missing is not None
     assert glance.reviews + (glance.missing.reviews or 0) == 1_000
     assert (glance.conclusion, tables(glance)) == ("can't tell", ())
     text = line([glance])
-    assert "what a desired retention costs can only be told with 1,000" in text
+    assert "srs-eval needs 1,000 to estimate what a desired retention costs" in text
     assert "at 90 %" not in text
     assert main(["workload", str(path)]) == 2
     out, error = capsys.readouterr()
-    assert "can only be told with 1,000" in error
+    assert "srs-eval needs 1,000 to estimate" in error
     assert len(error.strip().splitlines()) == 1
     assert not out
 
@@ -1000,13 +1000,13 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"retentions": (1.2,)}, "cannot be asked for"),
+        ({"retentions": (1.2,)}, "is out of range"),
         ({"retentions": ()}, "is empty"),
         ({"days": 0}, "--days 0"),
         ({"new_a_day": -1}, "--new -1"),
         ({"budget": 0.0}, "--budget 0"),
         ({"after": -1}, "--after -1"),
-        ({"draws": 0}, "0 draws"),
+        ({"draws": 0}, "--draws must be 1 or more, not 0"),
     ],
 )
 def test_impossible_questions_are_refused(
@@ -1143,7 +1143,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     ("arguments", "message"),
     [
         (["--retention", "ninety"], "is not a list of numbers"),
-        (["--retention", "9"], "cannot be asked for"),
+        (["--retention", "9"], "is out of range"),
         (["--params", "1, 2, 3"], "17, 19 or 21"),
         (["--states", "guess"], "--states"),
         (["--preset", "nowhere"], "no preset"),

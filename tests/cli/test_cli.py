@@ -514,7 +514,7 @@ def test_a_log_too_small_for_every_model(
     assert out == ""
     sentence = err.splitlines()[-1]
     assert sentence == (
-        "srs-eval: Nothing can be evaluated: no usable reviews; there are 2 so far, "
+        "srs-eval: Nothing can be evaluated: no usable reviews; you have 2 reviews so far, "
         "and most answers need 1,000 reviews on 20 days."
     )
     assert not target.exists()
@@ -549,7 +549,7 @@ def test_presets_without_usable_reviews_are_one_sentence(
     assert all(f"{number} of 5: " in out for number in range(1, 6))
     assert message.splitlines()[-1] == (
         "srs-eval: Too little data: no usable reviews among those that Anki's optimizer uses; "
-        "there are 3 so far, and most answers need 1,000 reviews on 20 days."
+        "you have 3 reviews so far, and most answers need 1,000 reviews on 20 days."
     )
 
 

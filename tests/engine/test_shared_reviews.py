@@ -262,8 +262,8 @@ def test_compare_reports_shared_reviews(
     printed = " ".join(capsys.readouterr().out.split())
     for name in ("mine", "RWKV-Anki (online)", "FSRS-Anki"):
         assert f"“{name}” predicts" in printed or f"“{name}” has" in printed
-    assert "held-out reviews without a prediction by every model" in printed
-    assert "predictions of “mine” are for reviews that are not evaluated." in printed
+    assert "held-out reviews that not every model predicted" in printed
+    assert "predictions by “mine” are for reviews that are not evaluated." in printed
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_export_reports_shared_reviews(collection: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("review_id,p\n1,0.5\n", "cover 0 of the"),
+        ("review_id,p\n1,0.5\n", "cover none of the"),
         ("review_id,q\n1,0.5\n", "has no column p"),
         ("review_id,p\n1,nan\n", "between 0 and 1"),
     ],

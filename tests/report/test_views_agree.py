@@ -266,7 +266,7 @@ def test_turning_fsrs_on_promises_no_parameters_that_cannot_be_copied() -> None:
     current = get_evidence(fit, Fit).rivals_of_kind("older scheduler")[0]
     with_scheduler = replace(get_evidence(fit, Fit), current_scheduler=current)
     sentence = shown.sentences(replace(fit, evidence=with_scheduler))[0]
-    assert sentence.startswith("Turn FSRS on (sure, 97 %): optimized, it would predict you")
+    assert sentence.startswith("Turn FSRS on (sure, 97 %): once optimized, it would predict your")
     assert "fitted to you" not in sentence
 
 

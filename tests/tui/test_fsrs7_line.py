@@ -18,7 +18,7 @@ from tests.tui.app_world import (
 )
 
 PREVIEW = Fsrs7Preview("better", Interval(0.0142, 0.004, 2_000, 100))
-LINE = "FSRS-7 would predict you 1.4 % better; your Anki cannot run it yet."
+LINE = "FSRS-7 would predict your answers 1.4 % better; your Anki cannot run it yet."
 
 
 @pytest.mark.parametrize("pane", ["1", "2"])

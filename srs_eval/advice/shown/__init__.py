@@ -43,7 +43,7 @@ def _unanswered_sentences(finding: Finding) -> tuple[str]:
 
 
 def _fsrs7_sentences(_: Finding) -> tuple[str]:
-    return ("This is answered for FSRS-6 only, and your presets run FSRS-7.",)
+    return ("srs-eval can answer this only for FSRS-6, and your presets run FSRS-7.",)
 
 
 _RENDERERS: Mapping[type[Evidence], Renderer] = {

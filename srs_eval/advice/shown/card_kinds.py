@@ -14,8 +14,9 @@ from srs_eval.stats.tables import Table
 
 _HOW_TO_SPLIT: Mapping[str, str] = {
     f.BY_TEMPLATE: (
-        "Give each card template a deck of its own (in the note type's cards, under Deck "
-        "Override), and each deck a preset."
+        "Move the cards of each template to a deck of their own, and give each deck a preset. For "
+        "cards that you add later, set that deck in the card template window: Options, Deck "
+        "Override."
     ),
     f.BY_FIRST_ANSWER: (
         "Move the cards whose first answer was Again or Hard to a deck of their own, with a preset "

@@ -18,7 +18,7 @@ _LIMIT = f"{f.NEAR_TEN:.0f}"
 def _line(findings: Sequence[Finding]) -> str:
     """Summarize the difficulty of the presets' cards.
 
-    Example: "few cards near 10: Maps; near 10, and you remember them as expected: Words".
+    Example: "few cards are near 10: Maps; can't tell yet (too few reviews): Words".
     """
     return say.summarize_presets(findings, _summarize)
 
@@ -26,13 +26,13 @@ def _line(findings: Sequence[Finding]) -> str:
 def _summarize(finding: Finding) -> str:
     match get_evidence(finding, f.Difficulty).conclusion:
         case "few":
-            return "few cards near 10"
+            return "few cards are near 10"
         case "as expected":
-            return "near 10, and you remember these cards as expected"
+            return "some cards are near 10, and you remember them as expected"
         case "below":
-            return "near 10, and you remember fewer of these cards than expected"
+            return "some cards are near 10, and you remember fewer of them than expected"
         case "above":
-            return "near 10, and you remember more of these cards than expected"
+            return "some cards are near 10, and you remember more of them than expected"
     return say.format_cant_tell(finding.missing, " whether it does harm")
 
 
@@ -90,16 +90,16 @@ def _describe_recall(evidence: f.Difficulty) -> list[str]:
     recalled = format_percent(group.recalled.estimate, 0)
     expected = format_percent(group.expected, 0)
     reviews = format_count(group.recalled.reviews, "review")
-    source = "the current parameters"
+    source = "the parameters in force"
     if evidence.fsrs_is_off:
         source = "FSRS's defaults (FSRS is off)"
     sentence = (
-        f"In {reviews} of cards above {_LIMIT}, you remembered {recalled}; {source} expected "
-        f"{expected}."
+        f"In {reviews} of cards with a difficulty above {_LIMIT}, you remembered {recalled}; "
+        f"{source} expected {expected}."
     )
     if evidence.is_unseen:
         return [sentence]
-    return [f"{sentence} They may have been fitted to these reviews."]
+    return [f"{sentence} The parameters may have been fitted to these reviews."]
 
 
 def _explain_buttons(evidence: f.Difficulty) -> str:
@@ -107,11 +107,13 @@ def _explain_buttons(evidence: f.Difficulty) -> str:
     again, hard, *_ = evidence.after_answer
     count = evidence.good_to_nine
     if count is None:
-        return_path = "Good hardly lowers it: even 200 of them do not bring a card from 10 to 9"
+        return_path = (
+            "Good hardly lowers it: even after 200 Goods, a card does not get from 10 to 9"
+        )
     elif count == 1:
-        return_path = "Good lowers it: one is enough to get from near 10 to 9"
+        return_path = "Good lowers it: one Good is enough to get from near 10 to 9"
     else:
-        return_path = f"Good lowers it slowly: it takes {count} of them to get from near 10 to 9"
+        return_path = f"Good lowers it slowly: it takes {count} Goods to get from near 10 to 9"
     return f"Again and Hard raise difficulty (from 5 to {again:.1f} and {hard:.1f}). {return_path}."
 
 

@@ -44,7 +44,7 @@ def _sentences(finding: Finding) -> list[str]:
     if not evidence.is_fitted:
         source = "Your first intervals come from FSRS's defaults, which know nothing about you"
     if evidence.fsrs_is_off:
-        source = "While FSRS is off, this is about the intervals that its defaults would give"
+        source = "Because FSRS is off, these are the intervals that its defaults would give"
     sentences = [_answer(finding, evidence), f"{source}."]
     desired = format_percent(evidence.desired, 0)
     sentences += [_describe_button(button, desired) for button in evidence.buttons]
@@ -57,7 +57,7 @@ def _answer(finding: Finding, evidence: f.ButtonIntervals) -> str:
     answer = f"Your first interval is {_summarize(finding)}"
     if evidence.fsrs_is_off:
         return f"{answer}. Turn FSRS on, and optimize at once."
-    return f"{answer}. Optimizing would change that."
+    return f"{answer}. Optimizing should correct that."
 
 
 def _describe_button(button: f.FirstInterval, desired: str) -> str:

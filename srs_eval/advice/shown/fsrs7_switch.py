@@ -43,12 +43,12 @@ def describe_preview(preview: f.Fsrs7Preview) -> str:
     """Return the line for learners whose Anki cannot run FSRS-7."""
     if preview.verdict == "better":
         percent = format_percent(preview.saved.estimate)
-        return f"FSRS-7 would predict you {percent} better; your Anki cannot run it yet."
-    return "FSRS-7, which your Anki cannot run yet, would predict you no better."
+        return f"FSRS-7 would predict your answers {percent} better; your Anki cannot run it yet."
+    return "FSRS-7, which your Anki cannot run yet, would predict your answers no better."
 
 
 def _sentences(finding: Finding) -> list[str]:
-    """Return what FSRS-7 would bring, whether it can run here, and what it would cost."""
+    """Return what you would gain from FSRS-7, whether it can run here, and what it would cost."""
     evidence = get_evidence(finding, f.Fsrs7Switch)
     if not evidence.rivals:
         return ["There are too few reviews to compare FSRS-7 with FSRS-6."]
@@ -60,36 +60,40 @@ def _sentences(finding: Finding) -> list[str]:
         *_describe_minutes(evidence),
         *_describe_day(evidence),
         *_describe_checks(evidence),
-        f"That is by {say.format_log_loss_difference(fsrs6.difference, 'held-out review')}, "
-        f"from {format_count(fsrs6.difference.days, 'day')}.",
+        "The comparison with FSRS-6 rests on reviews from "
+        f"{format_count(fsrs6.difference.days, 'day')}: "
+        f"{say.format_log_loss_difference(fsrs6.difference, 'held-out review')}.",
     ]
 
 
-# What it would bring
+# What you would gain
 
 
 def _compare_with_fsrs6(rival: f.Fsrs7Rival) -> str:
     percent, word = _describe_saving(rival.saved)
     match rival.verdict:
         case "as good":
-            return "FSRS-7 would predict you about as well as FSRS-6, with both optimized."
+            return "FSRS-7 would predict your answers about as well as FSRS-6, with both optimized."
         case "better" | "worse":
-            return f"FSRS-7 would predict you {percent} {word} than FSRS-6, with both optimized."
+            return (
+                f"FSRS-7 would predict your answers {percent} {word} than FSRS-6, with both "
+                "optimized."
+            )
     if not has_enough_data(rival.difference):
         reviews = format_count(rival.difference.reviews, "review")
         days = format_count(rival.difference.days, "day")
         return (
-            f"{reviews} on {days} are too few to tell whether FSRS-7 would predict you better than "
-            "FSRS-6."
+            f"{reviews} on {days} are too few to tell whether FSRS-7 would predict your answers "
+            "better than FSRS-6."
         )
     if not word:
         return (
-            "So far, FSRS-7 has predicted you as well as FSRS-6, with both optimized, but that may "
-            "be luck."
+            "So far, FSRS-7 has predicted your answers as well as FSRS-6, with both optimized, but "
+            "that may be luck."
         )
     return (
-        f"So far, FSRS-7 has predicted you {percent} {word} than FSRS-6, with both optimized, but "
-        "that may be luck."
+        f"So far, FSRS-7 has predicted your answers {percent} {word} than FSRS-6, with both "
+        "optimized, but that may be luck."
     )
 
 
@@ -112,15 +116,15 @@ def _describe_chance(finding: Finding) -> str:
 
 def _compare_with_today(rival: f.Fsrs7Rival) -> str:
     name = "the parameters in force"
-    basis = f" on {format_count(rival.difference.reviews, 'review')} that these had not seen"
+    basis = f" on {format_count(rival.difference.reviews, 'review')} that these were not fitted to"
     if rival.name == f.SM2:
         name = "SM-2, which schedules your cards now"
         basis = ""
     percent, word = _describe_saving(rival.saved)
     if not word:
-        return f"FSRS-7 has predicted you as well as {name}{basis}."
+        return f"FSRS-7 has predicted your answers as well as {name}{basis}."
     luck = ", but that may be luck" if rival.verdict == "can't tell yet" else ""
-    return f"FSRS-7 has predicted you {percent} {word} than {name}{basis}{luck}."
+    return f"FSRS-7 has predicted your answers {percent} {word} than {name}{basis}{luck}."
 
 
 def _describe_program(finding: Finding, evidence: f.Fsrs7Switch) -> str:
@@ -131,7 +135,10 @@ def _describe_program(finding: Finding, evidence: f.Fsrs7Switch) -> str:
         return f"FSRS-7 already schedules {'this preset' if has_one_preset else 'your presets'}."
     if evidence.can_run:
         return "Your program can run FSRS-7: choose it as the FSRS version, then optimize."
-    return "Anki cannot run FSRS-7 yet, but two forks of it can. If your program can, add --fsrs-7."
+    return (
+        "Anki cannot run FSRS-7 yet, but two forks of it can. If your program can, run "
+        "srs-eval with --fsrs-7."
+    )
 
 
 # What it would cost
@@ -143,8 +150,8 @@ def _describe_minutes(evidence: f.Fsrs7Switch) -> Iterator[str]:
         return
     if not evidence.minutes:
         yield (
-            "Minutes at equal memory are not known: they need 1,000 reviews, cards with due days, "
-            "and no daily limit that decides them."
+            "srs-eval cannot compare the minutes for the same recall: that takes 1,000 reviews, "
+            "due dates, and no daily limit that makes cards wait on many days."
         )
         return
     for schedule, name in ((f.BY_FSRS_6, "FSRS-6"), (f.BY_TODAY, "today's schedule")):
@@ -183,17 +190,17 @@ def _describe_changes(
 ) -> str:
     """Describe FSRS-7's extra minutes as shares of those of the other schedule.
 
-    Example: "FSRS-7 would take 3 % fewer minutes if your memory follows FSRS-7, and as many minutes
-    if it follows FSRS-6. A simulation may be off by as much."
+    Example: "FSRS-7 would take 3 % fewer minutes if your memory works as FSRS-7 describes, and as
+    many minutes if it works as FSRS-6 describes. A simulation can be off by that much."
     """
     changes = [
         _format_change(extra.estimate / rows[memory].minutes)
         for memory, extra in extra_by_memory.items()
     ]
     first, *others = extra_by_memory
-    text = f"FSRS-7 would take {changes[0]} if your memory follows {first}"
+    text = f"FSRS-7 would take {changes[0]} if your memory works as {first} describes"
     for memory, change in zip(others, changes[1:], strict=True):
-        text += f", and {change} if it follows {memory}"
+        text += f", and {change} if it works as {memory} describes"
     return f"{text}. {_judge_minutes(list(extra_by_memory.values()))}"
 
 
@@ -209,13 +216,13 @@ def _judge_minutes(extra: Sequence[RangedFigure]) -> str:
     saves = [figure.high < 0 for figure in extra]
     costs = [figure.low > 0 for figure in extra]
     if len(extra) == 1:
-        return "With the other memory, none of the simulated retentions can be compared."
+        return "If it works as the other version describes, no simulated retention compares."
     if all(saves):
         return "So it would save time."
     if all(costs):
         return "So it would cost time."
     if not any(saves) and not any(costs):
-        return "A simulation may be off by as much."
+        return "A simulation can be off by that much."
     if not any(costs) and all(figure.estimate <= 0 for figure in extra):
         return "So it may save time."
     if not any(saves) and all(figure.estimate >= 0 for figure in extra):
@@ -232,14 +239,14 @@ def _describe_day(evidence: f.Fsrs7Switch) -> Iterator[str]:
         yield "The file does not say when cards are due, so nothing can be said about moved cards."
         return
     if moves.without is None or moves.rescheduled is None:
-        yield "There are too few cards in review to say how many would move."
+        yield "There are too few review cards to say how many would move."
         return
     if evidence.cards_beyond_ten_years >= _MIN_SHARE_BEYOND_TEN_YEARS * moves.cards:
         cards = format_count(evidence.cards_beyond_ten_years, "card")
         yield (
-            f"Do not reschedule by FSRS-7 without a maximum interval: {cards} would come back only "
-            "after ten years or more. FSRS-7 expects hardly any further forgetting of these, and "
-            "your reviews cannot show whether that is true."
+            f"Do not reschedule with FSRS-7 unless you set a maximum interval: {cards} would come "
+            "back only after ten years or more. FSRS-7 expects you to forget hardly any of these, "
+            "and your reviews cannot show whether that is true."
         )
     else:
         moment = "change to FSRS-7"

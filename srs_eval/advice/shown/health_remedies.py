@@ -8,6 +8,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Finding, get_evidence
 from srs_eval.advice.sentences import Renderer
+from srs_eval.advice.shown.predicted import NO_HEALTH_CHECK
 from srs_eval.data.errors import format_count
 
 _ACTIONS: Mapping[f.FailedCheckCause, str] = {
@@ -15,7 +16,7 @@ _ACTIONS: Mapping[f.FailedCheckCause, str] = {
     f.FailedCheckCause.CHANGE: "ignore old cards",
     f.FailedCheckCause.DECKS: "split the preset",
     f.FailedCheckCause.LEECHES: "rewrite leeches",
-    f.FailedCheckCause.SPELLS: "your good and bad spells last",
+    f.FailedCheckCause.SPELLS: "live with your good and bad spells",
     f.FailedCheckCause.FEW_REVIEWS: "wait for more reviews",
 }
 
@@ -35,7 +36,7 @@ def _summarize(finding: Finding) -> str:
     if evidence.conclusion == "not checked":
         return "there is no check"
     if not evidence.causes:
-        return "it fails, and none of the usual causes shows"
+        return "it fails, and srs-eval finds none of the usual causes"
     return say.join_names([_ACTIONS[cause] for cause in evidence.causes])
 
 
@@ -43,10 +44,7 @@ def _sentences(finding: Finding) -> list[str]:
     """Return whether the check fails, whether to keep FSRS, and what to do about each cause."""
     evidence = get_evidence(finding, f.HealthRemedies)
     if evidence.conclusion == "not checked":
-        return [
-            "Anki makes no health check here: it needs FSRS-6 and more than 300 reviews, of which "
-            "some are remembered and some forgotten."
-        ]
+        return [NO_HEALTH_CHECK]
     if evidence.conclusion == "passed":
         return ["Anki's health check passes, so there is nothing to do."]
     sentences = [
@@ -57,9 +55,9 @@ def _sentences(finding: Finding) -> list[str]:
     sentences += [_describe_cause(cause, evidence) for cause in evidence.causes]
     if not evidence.causes:
         sentences.append(
-            "None of the usual causes shows: Hard pressed for forgotten cards, a change at some "
-            "date, decks that differ, leeches, spells, or few reviews. Check again when your "
-            "reviews have grown by half."
+            "srs-eval finds none of the usual causes: Hard pressed for forgotten cards, a change "
+            "at some date, decks that differ, leeches, good and bad spells, or few reviews. Check "
+            "again when you have half as many reviews again."
         )
     return sentences
 
@@ -72,7 +70,7 @@ def _compare_with_sm2(sm2: f.Rival) -> str:
             return "It also predicts them worse than Anki's older scheduler does."
         case "as good":
             return "It predicts them as well as Anki's older scheduler does."
-    return "Whether Anki's older scheduler would do better cannot be told yet."
+    return "It is too early to tell whether Anki's older scheduler would do better."
 
 
 def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> str:
@@ -90,7 +88,7 @@ def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> st
         case f.FailedCheckCause.DECKS:
             return (
                 f"The {evidence.decks} decks of this preset differ. Give each its own preset, and "
-                "optimize each (“Split or merge presets?”)."
+                "optimize each (“One preset or several?”)."
             )
         case f.FailedCheckCause.LEECHES:
             cards = format_count(evidence.leeches, "card")
@@ -99,7 +97,7 @@ def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> st
         case f.FailedCheckCause.SPELLS:
             return (
                 "Your good and bad spells last for days or weeks, and no scheduler can know of "
-                "them beforehand. Nothing in Anki's settings helps against that."
+                "them beforehand. No setting in Anki can help with that."
             )
         case f.FailedCheckCause.FEW_REVIEWS:
             reviews = format_count(evidence.reviews, "review")

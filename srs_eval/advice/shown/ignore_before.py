@@ -38,23 +38,23 @@ def _describe(finding: Finding) -> str:
         case "no matter":
             return f"{evidence.current} makes no clear difference"
         case "empty" if evidence.current is not None and not evidence.dates:
-            return f"empty it, {evidence.current} leaves out every card"
+            return f"empty it, because {evidence.current} leaves out every card"
         case "empty" if evidence.current is not None:
-            return f"empty it, {evidence.current} does harm"
+            return f"empty it, because {evidence.current} does harm"
         case "empty" | "no date to try":
             return "leave it empty"
     return say.format_cant_tell(finding.missing, " whether a date would help")
 
 
 def _sentences(finding: Finding) -> list[str]:
-    """Return which date to set, and what that was judged on."""
+    """Return which date to set, and what that was tested on."""
     evidence = get_evidence(finding, f.IgnoreBefore)
     if evidence.conclusion == f.CANT_TELL:
         return [f"{say.capitalize(_describe(finding))}."]
     if evidence.conclusion == "no date to try":
         return [
             f"Leave {_OPTION} empty: your reviews do not reach back far enough for a date to "
-            "leave out old cards and keep enough new ones."
+            "leave out older cards and keep enough of the later ones."
         ]
     if evidence.current is not None and not evidence.dates:
         return [
@@ -64,8 +64,8 @@ def _sentences(finding: Finding) -> list[str]:
     sentences = [_answer(evidence)]
     reviews = format_count(finding.reviews, "review")
     sentences.append(
-        f"Each date was judged on your latest {reviews}, of old and new cards. The parameters were "
-        "fitted to earlier reviews, without the cards that Anki would ignore."
+        f"Each date was tested on your latest {reviews}, whatever the age of the card. The "
+        "parameters were fitted to earlier reviews, without the cards that Anki would ignore."
     )
     if finding.interval is not None:
         difference = say.format_log_loss_difference(finding.interval, than=" than with all cards")
@@ -142,7 +142,7 @@ def _tables(finding: Finding) -> list[Table]:
         "verdict",
     )
     total = format_count(evidence.training_reviews, "review")
-    title = f"{finding.subject}: dates, of {total} since {evidence.first_review}"
+    title = f"{finding.subject}: dates that were tried ({total} since {evidence.first_review})"
     return [make_evidence_table(title, columns, rows)]
 
 

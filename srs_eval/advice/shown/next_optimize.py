@@ -31,7 +31,7 @@ def _summarize(finding: Finding) -> str:
         case "never":
             return "not in the next two years"
         case "defaults":
-            return "when you optimize for the first time"
+            return "you have not optimized yet"
     return f"after {format_percent(evidence.growth, 0)} more reviews"
 
 
@@ -39,41 +39,46 @@ def _sentences(finding: Finding) -> list[str]:
     """Return when to optimize next, and how many reviews that is."""
     evidence = get_evidence(finding, f.NextOptimization)
     growth = format_percent(evidence.growth, 0)
-    rule = f"It is enough to optimize each time your reviews have grown by {growth}"
+    rule = f"It is enough to optimize each time you have {growth} more reviews"
     if evidence.conclusion == "defaults":
         return [
             "You have not optimized yet. “Are my parameters good?” says whether you should.",
-            f"After that, {rule[0].lower()}{rule[1:]}: {_describe_wait(evidence)}.",
+            f"After that, {rule[0].lower()}{rule[1:]}. {_describe_next(evidence)}",
         ]
     if evidence.conclusion == "unknown":
         return [
-            f"{rule}: {_describe_wait(evidence)}, if you optimize today.",
-            "The file does not say when you last did.",
+            f"{rule}. {_describe_next(evidence)}",
+            "The file does not say when you last optimized.",
         ]
     day = evidence.optimized_on
     history = (
-        f"{rule}. You had {evidence.reviews_then:,} when you last changed the preset, on {day}, "
-        f"and have {evidence.reviews_now:,} now."
+        f"{rule}. You had {evidence.reviews_then:,} reviews when you last changed the preset, "
+        f"on {day}, and have {evidence.reviews_now:,} now."
     )
     if evidence.conclusion == "now":
         return [
-            f"Your reviews have grown enough since {day} to look again. “Are my parameters good?” "
+            f"You have done enough reviews since {day} to look again. “Are my parameters good?” "
             "says whether optimizing would help now.",
             history,
         ]
     if evidence.conclusion == "never":
         return ["At your pace, you need not optimize again in the next two years.", history]
-    return [f"Optimize again {_describe_wait(evidence)}.", history]
+    return [f"Optimize again {_describe_wait(evidence.missing)}.", history]
 
 
-def _describe_wait(evidence: f.NextOptimization) -> str:
-    """Describe when there will be enough reviews: "by about 15 December at your pace"."""
+def _describe_next(evidence: f.NextOptimization) -> str:
+    """Say when there will be enough reviews again, if the learner optimizes today."""
     if evidence.missing is None or not evidence.missing.can_come:
-        return "that takes over two years at your pace"
-    due = say.format_due_date(evidence.missing)
-    if evidence.missing.date is not None and evidence.missing.reviews:
-        return f"{due}, after {format_count(evidence.missing.reviews, 'more review')}"
-    return due
+        return "If you optimize today, that will take over two years at your pace."
+    return f"If you optimize today, that will be {_describe_wait(evidence.missing)}."
+
+
+def _describe_wait(missing: f.MissingData | None) -> str:
+    """Describe the wait: "after 300 more reviews (about 15 December at your pace)"."""
+    if missing is None or missing.date is None or not missing.reviews:
+        return say.format_due_date(missing)
+    reviews = format_count(missing.reviews, "more review")
+    return f"after {reviews} ({say.format_approximate_date(missing.date)} at your pace)"
 
 
 def _tables(finding: Finding) -> list[Table]:

@@ -69,30 +69,39 @@ def _change_sentence(finding: f.Finding) -> str:
         return ""
     name = f"{_rival_name(scheduler)}, your scheduler"
     saving = _format_saving(scheduler.saved, name)
-    parameters = "with parameters fitted to you"
     defaults_note = {
-        "worse": " (its defaults alone would be worse)",
-        "as good": " (its defaults alone would be no better)",
-        "can't tell yet": " (its defaults alone may be no better)",
+        "worse": "; with its defaults alone, it would be worse",
+        "as good": "; with its defaults alone, it would be no better",
+        "can't tell yet": "; with its defaults alone, it may be no better",
     }.get(fit.defaults_verdict or "", "")
     if finding.probability is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
         certainty = say.format_certainty(finding.probability)
         if scheduler.verdict != "better":
-            saving = f"better than SM-2, as for nearly everybody; on your reviews so far {saving}"
+            saving = (
+                "better than SM-2, as it does for nearly everybody. On your reviews so far, it is "
+                f"{saving}"
+            )
         advice = "Turn FSRS on"
         if fit.excluded_majority:  # no card is in use, so there is nothing to turn on now
             advice = "If you learn such cards again, turn FSRS on"
-        return f"{advice} ({certainty}): optimized, it would predict you {saving}{defaults_note}."
-    if_better = f"Yes, {parameters}{defaults_note}: it would predict you {saving}."
+        return (
+            f"{advice} ({certainty}): once optimized, it would predict your answers {saving}"
+            f"{defaults_note}."
+        )
+    if_better = (
+        f"Yes: with parameters fitted to your reviews, it would predict your answers {saving}"
+        f"{defaults_note}."
+    )
     if not fit.seems_to_beat_average:
         if_better = (
-            f"Not yet: it would predict you {saving}, but so far no better than your average does."
+            f"Not yet: it would predict your answers {saving}, but so far no better than guessing "
+            "your average."
         )
     answer = {
         "better": if_better,
-        "worse": f"No: it would predict you {saving}.",
-        "as good": f"As you like: it would predict you as well as {name}.",
-        "can't tell yet": f"Can't tell yet: so far {saving}.",
+        "worse": f"No: it would predict your answers {saving}.",
+        "as good": f"It makes no difference: it would predict your answers as well as {name}.",
+        "can't tell yet": f"Can't tell yet: so far, it is {saving}.",
     }[scheduler.verdict]
     if finding.missing is not None and scheduler.verdict == "can't tell yet":
         answer = f"{say.capitalize(say.format_cant_tell(finding.missing))}."
@@ -102,37 +111,44 @@ def _change_sentence(finding: f.Finding) -> str:
 def _fit_sentence(finding: f.Finding) -> str:
     fit = f.get_evidence(finding, f.Fit)
     verb = "would predict" if fit.fsrs_is_off else "predicts"
+    if fit.conclusion == f.CANT_TELL:
+        whether = f"whether FSRS {verb} your answers better than guessing your average"
+        if finding.interval is not None and has_enough_data(finding.interval):
+            so_far = f"so far, {_describe_saving(fit, '')}"
+            if finding.missing is not None and not finding.missing.can_come:
+                return f"Your reviews will not settle {whether}; {so_far}."
+            return f"It is too early to tell {whether}; {so_far}."
+        if finding.missing is None or not finding.missing.can_come:
+            cant_tell = say.format_cant_tell(finding.missing, f" {whether}")
+            return f"{say.capitalize(cant_tell)}."
+        missing = say.format_missing_data(finding.missing)
+        return f"It is too early to tell {whether}; that {missing}."
+    subject = "FSRS is off; it" if fit.fsrs_is_off else "FSRS"
+    if fit.conclusion == "well":
+        saving = _describe_saving(fit, "guessing your average")
+        return f"{subject} {verb} your answers well: {saving}."
+    quality = "a little better" if fit.conclusion == "a little" else fit.conclusion
+    return (
+        f"{subject} {verb} your answers {quality} than guessing your average: "
+        f"{_describe_saving(fit, '')}."
+    )
+
+
+def _describe_saving(fit: f.Fit, than: str) -> str:
+    """Describe how much better FSRS predicts than the average, which `than` may name.
+
+    Example: "with its defaults, it is 9 % better (5 to 12 %), and optimized, 12 % better".
+    """
     parameters = {
-        "stored": "with your parameters ",
-        "defaults": "with its defaults ",
-    }.get(fit.parameter_source, "optimized, ")
-    saving = parameters + _format_saving(fit.saved, "guessing your average")
+        "stored": "with your parameters",
+        "defaults": "with its defaults",
+    }.get(fit.parameter_source, "with optimized parameters")
+    verb = "would be" if fit.fsrs_is_off else "is"
+    text = f"{parameters}, it {verb} {_format_saving(fit.saved, than)}"
     if fit.parameter_source != "optimized":
         average = fit.rivals_of_kind("average")[0]
-        saving += f", optimized {_format_saving(average.saved)}"
-    if fit.conclusion == f.CANT_TELL:
-        if finding.interval is not None and has_enough_data(finding.interval):
-            if finding.missing is not None and not finding.missing.can_come:
-                return (
-                    f"Your reviews will not settle whether FSRS {verb} you better than your "
-                    f"average does; so far: {saving}."
-                )
-            reason = f"so far: {saving}"
-        else:
-            if finding.missing is None or not finding.missing.can_come:
-                question = f" whether FSRS {verb} you better than your average does"
-                cant_tell = say.format_cant_tell(finding.missing, question)
-                return f"{say.capitalize(cant_tell)}."
-            reason = f"that {say.format_missing_data(finding.missing)}"
-        return f"Whether FSRS {verb} you better than your average does can't be told yet; {reason}."
-    if fit.conclusion == "well":
-        quality = "well"
-    elif fit.conclusion == "a little":
-        quality = "a little better than your average does"
-    else:
-        quality = f"{fit.conclusion} than your average does"
-    subject = "FSRS is off; it" if fit.fsrs_is_off else "FSRS"
-    return f"{subject} {verb} you {quality}: {saving}."
+        text += f", and optimized, {_format_saving(average.saved)}"
+    return text
 
 
 def _show_verdict(rival: f.Rival) -> str:
@@ -188,14 +204,14 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     if fit.current_scheduler is not None:
         change = _change_sentence(finding)
         if fit.conclusion in ("no better", "worse"):
-            change += " Expect little of it."
+            change += " Don't expect much from the change."
         sentences.append(change)
     sentences.append(_fit_sentence(finding))
     if fit.current_scheduler is None:
         for rival in fit.rivals_of_kind("older scheduler"):
             if has_enough_data(rival.difference):
-                saving = _format_saving(rival.saved, "the older scheduler (SM-2)")
-                sentences.append(f"Optimized, it is {saving}.")
+                saving = _format_saving(rival.saved, "SM-2, the older scheduler")
+                sentences.append(f"Optimized, FSRS is {saving}.")
     if fit.would_run_fsrs7:
         sentences.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
     missing = finding.missing
@@ -206,7 +222,8 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     reviews = format_count(finding.reviews, "review")
     days = format_count(fit.log_loss.days, "day")
     basis = (
-        f"That is by log loss on {reviews} of {days}; “optimized” means fitted to earlier reviews."
+        f"This is measured by log loss on {reviews} from {days}; “optimized” means fitted to "
+        "earlier reviews."
     )
     if fit.parameter_source == "stored":
         basis += (
@@ -225,12 +242,20 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
         name = candidate_name(rival.name)
         rows.append((name, rival.log_loss, rival.difference, _show_verdict(rival)))
     columns = ("predicted by", LOG_LOSS, log_loss_difference("minus it"), "verdict")
-    return [make_evidence_table("FSRS-6, fitted to earlier reviews, against", columns, rows)]
+    return [
+        make_evidence_table(
+            "FSRS-6, fitted to earlier reviews, and what it was compared with", columns, rows
+        )
+    ]
 
 
 # Is FSRS right for a preset?
 
 
+NO_HEALTH_CHECK = (
+    "Anki makes no health check here: it needs FSRS-6, more than 300 reviews, some of them "
+    "remembered and some forgotten, and enough cards with the same first interval."
+)
 _SCHEDULER_ADVICE = {
     Recommendation.KEEP: "FSRS is right for you",
     Recommendation.TURN_FSRS_ON: "turn FSRS on",
@@ -294,15 +319,13 @@ def _health_check_sentence(health: f.Health) -> str:
         condition = " once FSRS is on," if health.fsrs_is_off else ""
         return f"Anki's health check is for FSRS-6, and{condition} this preset runs FSRS-7."
     if check is None:
-        return (
-            "Anki makes no health check here: it needs more than 300 reviews, some remembered and "
-            "some forgotten, and first intervals that are not all rare."
-        )
+        return NO_HEALTH_CHECK
     return (
-        f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: log loss "
-        f"is {check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), "
-        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). It is "
-        "enough if one of the two is within its limit."
+        f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: FSRS's "
+        f"log loss is {check.log_loss_ratio:.2f} times what is usual (limit "
+        f"{check.log_loss_limit}), and its calibration error, RMSE(bins), "
+        f"{check.rmse_ratio:.2f} times (limit {check.rmse_limit}). The check passes if either is "
+        "within its limit."
     )
 
 
@@ -325,7 +348,7 @@ def _models_sentences(finding: f.Finding) -> list[str]:
             else:
                 quality = f"{model.verdict} than"
             sentences.append(
-                f"{beginning}“{model.name}” predicts {quality} FSRS-6 fitted to these reviews: "
+                f"{beginning}“{model.name}” predicts {quality} FSRS-6 fitted to earlier reviews: "
                 f"{difference}."
             )
     reviews = format_count(finding.reviews, "evaluated review")
@@ -337,11 +360,11 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     )
     if comparison.excluded_reviews:
         excluded = format_count(comparison.excluded_reviews, "held-out review")
-        sentences.append(f"Left out: {excluded} without a prediction by every model.")
+        sentences.append(f"Left out: {excluded} that not every model predicted.")
     for name, count in comparison.unused_predictions.items():
         predictions = format_count(count, "prediction")
         verb = "is" if count == 1 else "are"
-        sentences.append(f"{predictions} of “{name}” {verb} for reviews that are not evaluated.")
+        sentences.append(f"{predictions} by “{name}” {verb} for reviews that are not evaluated.")
     return sentences
 
 
@@ -358,7 +381,7 @@ def _models_tables(finding: f.Finding) -> list[Table]:
         )
         for model in f.get_evidence(finding, f.ModelComparison).models
     )
-    title = f"{format_count(finding.reviews, 'review')} that no fit had seen"
+    title = f"{format_count(finding.reviews, 'review')} that no model was fitted to"
     difference = log_loss_difference("minus optimized")
     columns = ("model", LOG_LOSS, "RMSE(bins)", "AUC", difference, "verdict")
     return [make_evidence_table(title, columns, rows)]
@@ -373,7 +396,8 @@ _MAX_TELLING_RANGE = 60  # widest range of people, in per cent, that says anythi
 def percentile_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how the learner compares with other learners.
 
-    Example: "you are harder to predict than 63 to 75 % of people with as many reviews".
+    Example: "you are harder to predict than 63 to 75 % of people with about as many reviews and
+    similar recall".
     """
     return _percentile_sentences(findings[0])[0].rstrip(".")
 
@@ -390,15 +414,22 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     if fewest != most:
         people = f"{fewest} to {most}"
     basis = (
-        f"By log loss, FSRS-5 on your {format_count(finding.reviews, 'evaluated review')} against "
-        "9,999 published learners. Those who have about as many reviews as you, and recall about "
-        "as much, count most."
+        f"This compares FSRS-5's log loss on your "
+        f"{format_count(finding.reviews, 'evaluated review')} with its log loss on those of 9,999 "
+        "learners in a public data set. Those who have about as many reviews as you, and recall "
+        "about as much, count most."
     )
     if fewest != most:
-        basis += " On other days like yours, the number would be in this range in 95 % of cases."
-    answer = f"You are {comparative} to predict than {people} % of people with as many reviews"
+        basis += (
+            " If you had reviewed on other days, the number would be in this range in 95 % of "
+            "cases."
+        )
+    answer = (
+        f"You are {comparative} to predict than {people} % of people with about as many reviews "
+        "and similar recall"
+    )
     if most - fewest > _MAX_TELLING_RANGE:
-        answer += ", which tells nothing yet"
+        answer += ", which says little so far"
     return (
         f"{answer}.",
         basis,
@@ -414,7 +445,10 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
         name = "log loss" if metric.metric == "LogLoss" else metric.metric
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
-    title = "Share of people with a lower figure; less well: % of people predicted less well"
+    title = (
+        "Your figures among other people's (columns: share of people with a lower figure; less "
+        "well: % of people predicted less well)"
+    )
     return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 
 
@@ -422,9 +456,9 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
 
 _ERROR_COLUMNS = ("reviews", RECALLED, EXPECTED, MINUS_EXPECTED, LOG_LOSS)
 _ERROR_TITLES = {
-    "days": "By days since the review before",
+    "days": "By days since the previous review",
     "reviews": "By earlier reviews of the card",
-    "lapses": "By lapses of the card before",
+    "lapses": "By earlier lapses of the card",
     "hours": "By hours since the day began",
     "deck": "By deck",
     "first rating": "Forgetting curves: the first review on a later day, by first rating",
@@ -453,7 +487,7 @@ _FSRS_6_MEANINGS = (
     "Hard, factor of growth",
     "Easy, factor of growth",
     "same day: growth",
-    "same day: shift of ratings",
+    "same day: effect of the rating",
     "same day: less growth with stability",
     "decay of the forgetting curve",
 )
@@ -611,7 +645,7 @@ def list_loss_figures(breakdown: LossBreakdown) -> list[tuple[str, str, str]]:
         (
             "resolution",
             parts.resolution,
-            "how well the model tells your reviews apart; higher is better",
+            "how well the model separates easy from hard reviews; higher is better",
         ),
         (
             "uncertainty",
@@ -683,7 +717,7 @@ def make_loss_parts_table(breakdowns: Mapping[str, LossBreakdown]) -> Table:
 
 
 def make_loss_by_reviews_table(breakdowns: Mapping[str, LossBreakdown]) -> Table:
-    """Return the log loss of models, by their names for people, by reviews of the card before.
+    """Return the log loss of models, by their names for people, by earlier reviews of the card.
 
     Without names ("" for a single model), there is no column of models.
     """
@@ -692,7 +726,7 @@ def make_loss_by_reviews_table(breakdowns: Mapping[str, LossBreakdown]) -> Table
         for model, breakdown in breakdowns.items()
         for group in breakdown.by_reviews_before
     ]
-    title = "Log loss by reviews of the card before"
+    title = "Log loss by earlier reviews of the card"
     return _make_loss_table(title, "before", rows, any(breakdowns))
 
 

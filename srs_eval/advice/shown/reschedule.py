@@ -20,7 +20,7 @@ _PERIODS = ((1, 7), (7, 14), (14, 21), (21, f.LOAD_DAYS))
 def _line(findings: Sequence[Finding]) -> str:
     """Summarize whether to reschedule, grouping presets with equal answers.
 
-    Example: "no need: Words; not at once: Maps".
+    Example: "no need: Words; reschedule: Maps".
     """
     return say.summarize_presets(findings, _summarize)
 
@@ -29,7 +29,7 @@ def _summarize(finding: Finding) -> str:
     return {
         "yes": "reschedule",
         "no need": "no need",
-        "backlog": "not all at once",
+        "backlog": "do not reschedule: too many cards would be due",
         "few cards": "too few cards",
         "no schedule": "the file does not say when cards are due",
     }[get_evidence(finding, f.Reschedule).conclusion]
@@ -43,7 +43,7 @@ def _sentences(finding: Finding) -> list[str]:
             "The file does not say when cards are due, so nothing can be said about rescheduling."
         ]
     if evidence.without is None or evidence.rescheduled is None:
-        return ["There are too few cards in review to say what rescheduling would change."]
+        return ["There are too few review cards to say what rescheduling would change."]
     moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
     return [
         *advise_on_rescheduling(evidence, evidence.without, evidence.rescheduled, moment),
@@ -55,13 +55,13 @@ def describe_moves(
     evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards
 ) -> list[str]:
     """Say how many cards would move, how far, and what comes due."""
-    cards = format_count(evidence.cards, "card")
+    cards = format_count(evidence.cards, "review card")
     return [
-        f"Of {cards} in review, {evidence.sooner:,} would come sooner and {evidence.later:,} "
+        f"Of your {cards}, {evidence.sooner:,} would come sooner and {evidence.later:,} "
         f"later. {_describe_moves(evidence.days_moved)}",
         f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} of them would be due with "
         f"rescheduling and {sum(without.by_day):,} without it; today alone, "
-        f"{rescheduled.due_at_once:,} and {without.due_at_once:,}.",
+        f"{rescheduled.due_at_once:,} instead of {without.due_at_once:,}.",
     ]
 
 
@@ -76,15 +76,15 @@ def advise_on_rescheduling(
     match evidence.conclusion:
         case "no need":
             return [
-                f"There is no need to reschedule when you {moment}: you would remember {after} of "
-                f"your cards when they come up, and {now} without rescheduling.",
+                f"There is no need to reschedule when you {moment}: with rescheduling, you would "
+                f"remember {after} of your cards when they come up, without it {now}.",
                 _NEXT_REVIEW,
             ]
         case "backlog":
             added = format_count(evidence.added_at_once, "more card")
             pace = max(round(evidence.reviews_a_day), 1)
             return [
-                f"Do not reschedule everything at once when you {moment}: {added} would be due "
+                f"Do not reschedule when you {moment}: {added} would be due "
                 f"today, and you do about {format_count(pace, 'review')} a day.",
                 f"Your cards are scheduled too late: {when_due}",
                 _NEXT_REVIEW,
@@ -92,7 +92,7 @@ def advise_on_rescheduling(
     direction = "early" if without.recall > rescheduled.recall else "late"
     return [
         f"Reschedule when you {moment}: your cards are scheduled too {direction}.",
-        f"By the optimized parameters, {when_due}",
+        f"According to the optimized parameters, {when_due}",
         _NEXT_REVIEW,
     ]
 

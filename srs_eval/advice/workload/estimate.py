@@ -141,7 +141,7 @@ class Workload(Evidence):
     schedule: str  # name of today's schedule; SM2 if FSRS is off
     observed_retentions: tuple[float, float] | None  # lowest and highest share recalled in a month
     excluded_preset_sentences: tuple[str, ...]
-    """Sentences about presets whose parameters Anki does not run."""
+    """Sentences about presets whose parameters Anki cannot use."""
     estimates: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
     current_figures: _Figures | None = None
@@ -186,7 +186,7 @@ class Workload(Evidence):
     def progress_text(self) -> str:
         """Text about the current step of the computation."""
         done = f"{len(self.draws)} of {self.question.draws}"
-        return f"parameters that your reviews allow: {done}"
+        return f"simulating versions of your memory: {done}"
 
     @property
     def progress(self) -> float:
@@ -360,8 +360,8 @@ class Workload(Evidence):
 def describe_beginning() -> str:
     """Describe the work until the first figures are ready."""
     if has_kernels(_KERNEL_MARK):
-        return "playing your cards forward"
-    return "preparing, about a minute once after an update"
+        return "simulating your cards"
+    return "preparing: about a minute, only after an update"
 
 
 def workload(
@@ -546,13 +546,13 @@ def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: boo
     count = len(learner.trials)
     if count >= MIN_REVIEWS:
         return learner
-    subject = "There is" if count == 1 else "There are"
+    subject = "there is" if count == 1 else "there are"
     if is_one_preset:
         subject = f"{next(iter(learner.groups.values()))} has"
     note = _first_screen_count_note(log, context)
     reason = NotEnoughData(
-        f"{subject} {format_count(count, 'usable review')}{note}, "
-        f"and what a desired retention costs can only be told with {MIN_REVIEWS:,}"
+        f"{subject} only {format_count(count, 'usable review')}{note}, and srs-eval needs "
+        f"{MIN_REVIEWS:,} to estimate what a desired retention costs"
     )
     refusal = _TooFewReviews(explain_too_few(log, reason))
     refusal.reviews = count
@@ -561,7 +561,9 @@ def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: boo
 
 def format_held_out_count(count: int) -> str:
     """Format the number of held-out reviews of a log whose cards are nearly all gone."""
-    return f"{format_count(count, 'held-out review')}, also of suspended and deleted cards"
+    return (
+        f"{format_count(count, 'held-out review')}, including those of suspended and deleted cards"
+    )
 
 
 def _first_screen_count_note(log: ReviewLog, context: Context | None) -> str:
@@ -885,7 +887,7 @@ def _check_question(question: WorkloadQuestion) -> None:
     for retention in question.retentions:
         if not 0.5 <= retention <= 0.995:
             raise InputError(
-                f"A desired retention of {retention:g} cannot be asked for: give numbers from "
+                f"A desired retention of {retention:g} is out of range: give numbers from "
                 "0.5 to 0.995, such as 0.8,0.85,0.9."
             )
     if not question.retentions:
@@ -899,8 +901,8 @@ def _check_question(question: WorkloadQuestion) -> None:
         if not lowest <= value <= highest:
             raise InputError(f"{option} {value} is not between {lowest} and {highest}.")
     if question.model not in TRAINABLES:
-        raise InputError(f"--model {question.model} is none of {', '.join(TRAINABLES)}.")
+        raise InputError(f"--model {question.model} is not one of {', '.join(TRAINABLES)}.")
     if question.draws < 1:
-        raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
+        raise InputError(f"--draws must be 1 or more, not {question.draws}.")
     if question.budget is not None and not 0 < question.budget <= 1440:
         raise InputError(f"--budget {question.budget:g} is not a number of minutes in a day.")

@@ -58,8 +58,8 @@ _MISFIT = {
 }
 """Misfit by figure, measured on learners whose memory is a power law, ACT-R or FSRS-6, with good
 and bad days (`python benchmarks/ranges.py`). The model is not the memory, answers take longer where
-recall is unlikely, and some days are skipped; the farther from what a learner has lived with, the
-less is known."""
+recall is unlikely, and some days are skipped; the farther from what a learner has experienced,
+the less is known."""
 _COMPARISON_MISFIT = {
     RECALLED: _Misfit(bias=0.0, near=0.06),
     KNOWN: _Misfit(bias=0.0, near=0.06),
@@ -68,8 +68,8 @@ _COMPARISON_MISFIT = {
 which both are equal."""
 _KNOWN_PER_LOGIT = 0.016
 """What FSRS-6 misses of log(cards known at the end) when recall falls by a logit below today's:
-the next year forgets more than it says. Measured as the mean over three kinds of memory
-(`python benchmarks/ranges.py`): power laws and ACT-R lose more, FSRS-6 itself nothing."""
+in the next year, more is forgotten than it predicts. Measured as the mean over three kinds of
+memory (`python benchmarks/ranges.py`): power laws and ACT-R lose more, FSRS-6 itself nothing."""
 
 _SHARE_LIMITS = (0.01, 0.999)  # keep logits of shares remembered finite
 _MIN_COMPARED_DRAWS = 0.9

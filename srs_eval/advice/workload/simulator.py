@@ -263,7 +263,7 @@ class Costs:
     first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
     review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
-    """Shares of Hard, Good, Easy at reviews that are passed."""
+    """Shares of Hard, Good, Easy among passed reviews."""
     learning_steps: tuple[tuple[float, ...], ...] = (
         (0.3686, 0.0628, 0.5108, 0.0577),
         (0.0442, 0.4553, 0.4457, 0.0549),

@@ -177,7 +177,7 @@ def collect_todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Tod
         problem = "This preset has no cards"
         if in_preset.any():
             problem = "The cards of this preset are all suspended"
-        raise InputError(f"{problem}: there is no workload to tell of.")
+        raise InputError(f"{problem}, so there is no workload to estimate.")
     is_new = schedule.kind == data.NEW_CARD
     learned = np.flatnonzero(is_active & ~is_new & (schedule.queue != _PREVIEWED))
     waits_for_day = (schedule.kind == data.REVIEW_CARD) | (schedule.queue == _LATER_STEP)

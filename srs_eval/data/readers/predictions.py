@@ -343,7 +343,7 @@ def _match_predictions(
     is_covered = row_of_review >= 0
     if not is_covered.any():
         raise InputError(
-            f'The predictions of "{model}" cover 0 of the {len(log.reviews):,} reviews.'
+            f'The predictions of "{model}" cover none of the {len(log.reviews):,} reviews.'
         )
     p = np.where(is_covered, predicted.p[row_of_review], np.nan)
     return ExternalPredictions(p=p, note=note, file_count=count)
