@@ -70,6 +70,11 @@ def _format_size(difference: float, places: int) -> str:
     return size
 
 
+def differs(difference: float, places: int = 4) -> bool:
+    """Return True unless the difference rounds to zero."""
+    return bool(_better_or_worse(difference, places))
+
+
 def _better_or_worse(difference: float, places: int) -> str:
     """Return "better", "worse", or "" if the rounded difference is zero."""
     if float(f"{abs(difference):.{places}f}") == 0:
@@ -80,7 +85,7 @@ def _better_or_worse(difference: float, places: int) -> str:
 def format_interval(interval: Interval) -> str:
     """Format the interval of a difference: "(95 %: 0.0008 to 0.0034 better)"."""
     if _has_no_bounds(interval):
-        return "(one day has no interval)"
+        return "(no range: all reviews are on one day)"
     ends, word = _format_ends(interval, 4)
     return f"(95 %: {ends} {word})" if word else f"(95 %: {ends})"
 
@@ -108,41 +113,44 @@ def join_names(names: Sequence[str], conjunction: Literal["and", "or"] = "and") 
 def format_due_date(missing: MissingData | None) -> str:
     """Format the time when enough data will exist; "" if nothing is missing or it never will.
 
-    Examples: "by about 15 December at your pace", "after about 1,200 more reviews".
+    Examples: "around 15 December if you keep up your pace", "after about 1,200 more reviews".
     """
     if missing is None or not missing.can_come:
         return ""
     if missing.date is not None:
-        return f"by {format_approximate_date(missing.date)} at your pace"
+        return f"{format_approximate_date(missing.date)} if you keep up your pace"
     if missing.reviews:
         return f"after about {format_count(missing.reviews, 'more review')}"
     return f"after {format_count(missing.days or 0, 'more day')}"
 
 
 _WEEK_OF_PERSISTENCE = 0.85
-"""Persistence from which a spell fades by two thirds in a week or more."""
+"""Persistence from which a good or bad spell fades by two thirds in a week or more."""
 
 
 def describe_spells(phi: float) -> str:
     """Return the sentence for a learner whose good and bad spells last."""
     duration = "weeks" if phi >= _WEEK_OF_PERSISTENCE else "days"
-    return f"Your good and bad spells last for {duration}, so this is less certain than usual."
+    return (
+        f"Your reviews go better or worse for {duration} at a time, so this is less certain than "
+        "usual."
+    )
 
 
 def format_approximate_date(iso_date: str) -> str:
-    """Format an estimated date: "about 15 December", with the year if it is not this year."""
+    """Format an estimated date: "around 15 December", with the year if it is not this year."""
     day = date.fromisoformat(iso_date)
     year = f" {day.year}" if day.year != date.today().year else ""
-    return f"about {day.day} {calendar.month_name[day.month]}{year}"
+    return f"around {day.day} {calendar.month_name[day.month]}{year}"
 
 
 def abbreviate_parameters(parameters: Sequence[float]) -> str:
-    """Return the first and the last numbers of a line of parameters, and how many there are."""
+    """Return the first and the last of the parameters, and how many there are."""
     numbers = format_parameters(parameters).split(", ")
     return f"{', '.join(numbers[:2])}, … {numbers[-1]} ({len(numbers)} numbers)"
 
 
-OPTIMIZE_OVERWRITES = "Pressing Optimize later overwrites them."
+OPTIMIZE_OVERWRITES = "If you press Optimize later, it overwrites these parameters."
 
 
 def explain_where_to_paste(answer: Finding) -> str:
@@ -155,8 +163,8 @@ def explain_where_to_paste(answer: Finding) -> str:
         case f.Recommendation.TAUGHT:
             return f"{place} {OPTIMIZE_OVERWRITES}"
         case f.Recommendation.OPTIMIZE if answer.subject != f.ALL_REVIEWS:
-            instead = place.replace("Paste this line in Anki", "To paste them instead", 1)
-            return f"Optimize fits about these parameters. {instead}"
+            instead = place.replace("Paste the parameters in Anki:", "To paste them instead, go to")
+            return f"Pressing Optimize gives roughly these parameters. {instead}"
         case f.Recommendation.CHANGE_TO_FSRS_7:
             return f"Choose FSRS-7 first. {place}"
     return place
@@ -164,16 +172,16 @@ def explain_where_to_paste(answer: Finding) -> str:
 
 def _explain_place(answer: Finding) -> str:
     if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
-        return "Paste this line into the field for FSRS parameters (in Anki: deck options, FSRS)."
+        return "Paste the parameters into the field “FSRS parameters” (deck options, FSRS)."
     if answer.question == "parameters":
-        target = ""
+        target = " in Anki"
         preset = f", preset {answer.subject}"
     else:
-        target = " into the presets whose own lines say so"
+        target = " into each preset whose own advice is to paste them"
         preset = ""
     return (
-        f"Paste this line in Anki{target}: deck options{preset}, FSRS parameters "
-        "(newer Anki: click that field 3 times first)."
+        f"Paste the parameters{target}: deck options{preset}, FSRS parameters (in newer versions "
+        "of Anki, click that field three times to edit it)."
     )
 
 
@@ -284,11 +292,15 @@ def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
 def format_log_loss_difference(difference: Interval, on: str = "", than: str = "") -> str:
     """Format a log loss difference: "log loss 0.0021 better than it on 1,000 reviews (95 %: …)".
 
-    Here `than` is " than it", and `on` is the noun for one review.
+    Here `than` is " than it", and `on` is the noun for one review. A difference that rounds to zero
+    is "the same log loss as it on 1,000 reviews (95 %: …)".
     """
     size = format_difference(difference.estimate)
     reviews = f" on {format_count(difference.reviews, on)}" if on else ""
-    return f"log loss {size}{than}{reviews} {format_interval(difference)}"
+    interval = format_interval(difference)
+    if not differs(difference.estimate):
+        return f"the same log loss{than.replace(' than ', ' as ')}{reviews} {interval}"
+    return f"log loss {size}{than}{reviews} {interval}"
 
 
 def format_percent(share: float, places: int = 1) -> str:
@@ -335,7 +347,7 @@ _EVEN = 0.5  # a choice with a larger probability is better than the alternative
 
 
 def describe_certainty(probability: float, *, has_to_choose: bool = False) -> str:
-    """Describe a probability as "sure", "likely" or "could go either way".
+    """Describe a probability as "sure", "likely" or "not sure".
 
     If the learner `has_to_choose`, as parameters once FSRS is on, or if a change is still advised,
     what is rather better than the alternative is the "best bet".
@@ -344,7 +356,7 @@ def describe_certainty(probability: float, *, has_to_choose: bool = False) -> st
         return "sure"
     if probability >= f.LIKELY:
         return "likely"
-    return "best bet" if has_to_choose and probability > _EVEN else "could go either way"
+    return "best bet" if has_to_choose and probability > _EVEN else "not sure"
 
 
 def format_dots(probability: float) -> str:
@@ -363,31 +375,31 @@ def round_down_percent(probability: float) -> int:
 def format_certainty(probability: float, claim: str = "", *, has_to_choose: bool = False) -> str:
     """Format a probability in words and numbers: "likely, 88 %".
 
-    With the claim "that it helps" it is "likely: the chance that it helps is 88 %".
+    With the claim "that it helps" it is "likely; the chance that it helps is 88 %".
     """
     certainty = describe_certainty(probability, has_to_choose=has_to_choose)
     percent = round_down_percent(probability)
     if claim:
-        return f"{certainty}: the chance {claim} is {percent} %"
+        return f"{certainty}; the chance {claim} is {percent} %"
     return f"{certainty}, {percent} %"
 
 
 def format_gain_or_loss(belief: f.Belief) -> str:
-    """Format what may come of a change: "lower log loss by 0.009 or raise it by 0.002"."""
+    """Format the range of a gain: "lower log loss by up to 0.009 or raise it by up to 0.002"."""
     gain = f"{belief.high:.3f}"
     loss = f"{-belief.low:.3f}"
     if belief.low >= 0:
         return f"lower log loss by {-float(loss):.3f} to {gain}"
     if belief.high <= 0:
         return f"raise log loss by {-float(gain):.3f} to {loss}"
-    return f"lower log loss by {gain} or raise it by {loss}"
+    return f"lower log loss by up to {gain} or raise it by up to {loss}"
 
 
 # Parameters in the form that users write
 
 
 def parse_parameters(text: str) -> list[float]:
-    """Parse a parameter line as Anki shows it: numbers separated by commas or blanks."""
+    """Parse parameters as Anki shows them: numbers separated by commas or blanks."""
     try:
         values = [float(number) for number in text.replace(",", " ").strip(" []").split()]
     except ValueError:

@@ -134,7 +134,9 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     assert describe_gain(first) == "takes 50 hours, or 857 days at your usual pace"
     assert describe_act(first) == "Clear the backlog first."
     long_ago = replace(BACKLOG, last_review_date="2016-03-29")
-    assert describe_gain(find_acts([costs], [long_ago])[0]) == "50 hours when you last reviewed"
+    assert describe_gain(find_acts([costs], [long_ago])[0]) == (
+        "was 50 hours of work when you last reviewed"
+    )
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
 
@@ -282,7 +284,9 @@ def test_new_parameters_tell_what_the_same_desire_costs(scale: float, is_told: b
     asked = Finding("costs", "all presets", evidence=costs)
     lines = [line.text.strip() for line in render_acts(find_acts([*settings, asked], ()))]
     told = [
-        line for line in lines if line.startswith("Still asking for 90 %, you would spend about")
+        line
+        for line in lines
+        if line.startswith("If you kept asking for 90 %, you would spend about")
     ]
     assert len(told) == is_told
     if is_told:

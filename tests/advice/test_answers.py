@@ -112,7 +112,7 @@ def test_missing_reviews_have_a_date_at_the_learners_pace(
         assert finding.missing.date == day.isoformat()
         last = shown.sentences(finding)[-1]
         if finding.probability is None or finding.probability < 0.95:
-            dated_count += f"by about {day.day} {day:%B}" in last and "at your pace" in last
+            dated_count += f"around {day.day} {day:%B}" in last and "keep up your pace" in last
     assert dated_count > 2
     monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now_s + 90 * 86_400)
     (later,) = ask("hard", context)  # a learner who has stopped has no pace
@@ -163,7 +163,7 @@ def test_single_preset_has_no_candidates_across_presets(log: ReviewLog) -> None:
         assert candidate_name(OPTIMIZED) in names
         assert names.isdisjoint({candidate_name(candidate) for candidate in ACROSS_PRESETS})
     first = {row["candidate"] for row in shown.tables(answers[0])[0].records()}
-    assert {candidate_name(RECENCY), f"{candidate_name(DEFAULTS)}, in force"} <= first
+    assert {candidate_name(RECENCY), f"{candidate_name(DEFAULTS)} (current)"} <= first
     assert "all presets" not in " ".join(shown.sentences(answers[0]))
 
 

@@ -73,7 +73,7 @@ def test_never_optimized_presets_use_all_held_out_reviews(log: ReviewLog) -> Non
     assert figures[CURRENT] == figures[DEFAULTS]
     names = [row["candidate"] for row in shown.tables(answer)[0].records()]
     assert [name for name in names if candidate_name(DEFAULTS) in name] == [
-        f"{candidate_name(DEFAULTS)}, in force"
+        f"{candidate_name(DEFAULTS)} (current)"
     ]
 
 
@@ -83,7 +83,7 @@ def test_unknown_parameters_are_not_called_never_optimized(log: ReviewLog) -> No
     answers = compare(bare, questions=["parameters", "often", "retention"])
     first = answers[0]
     stated = " ".join(shown.sentences(first))
-    assert "does not say which parameters you use, so the defaults are used here" in stated
+    assert "which parameters you use, so the comparison is with FSRS's defaults" in stated
     text = join_sentences(answers)
     assert "never been optimized" not in text
     assert "parameters in force (" not in text
@@ -139,7 +139,7 @@ def test_findings_on_one_review_use_the_singular() -> None:
     assert "1 review " in text
     for wrong in (" 1 reviews", " 1 held-out reviews", " 1 days", "nan", "101."):
         assert wrong not in text
-    assert "too few for an interval" in text
+    assert "too few for a range" in text
 
 
 # Pooling

@@ -221,7 +221,9 @@ def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
     assert check(0.2, 0.3, 0.3).level == "not yet"
     assert check(-0.3, 0.3, 0.01).problem == "like Again"
     assert checks._check_learning_from_hard(fine, None).level == "not yet"
-    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard (9 % of answers) may hide forgetting"
+    assert describe_check(check(0.2, 0.3, 0.3)) == (
+        "You may be pressing Hard (9 % of answers) for cards you forgot"
+    )
 
 
 def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None:
@@ -501,7 +503,9 @@ def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None
     open_check = Check("hard", "not yet", 900, 6_000, recalled=recalled, expected=0.771)
     assert describe_check(open_check) == "After Hard: can't tell yet"
     below = replace(open_check, expected=0.9)
-    assert describe_check(below) == "Hard (15 % of answers) may hide forgetting"
+    assert describe_check(below) == (
+        "You may be pressing Hard (15 % of answers) for cards you forgot"
+    )
 
 
 def test_button_with_few_next_reviews_says_how_many() -> None:

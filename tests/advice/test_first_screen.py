@@ -147,7 +147,7 @@ def test_act_of_two_presets_is_the_larger_gain() -> None:
     unsure = change_answers(PARAMETERS, recommendation="optimize", probability=0.6, parameters=None)
     stated = build_screen(without_habits(unsure))
     assert stated.panes[0].summary.text == "Change nothing."
-    assert stated.panes[0].summary.right_text == "could go either way ●○○○○"
+    assert stated.panes[0].summary.right_text == "not sure ●○○○○"
     assert stated.panes[0].summary.level == "fine"
     assert stated.copyable is None
 
@@ -183,7 +183,7 @@ def test_few_reviews_show_no_minutes_but_what_is_missing() -> None:
     assert len(pane.items) == 1
     dated = replace(few, missing=MissingData(878, 5, f"{date.today().year + 1}-03-15"))
     assert build_screen([dated]).panes[2].summary.text == (
-        f"122 of 1,000 usable reviews {usable}; come back about 15 March {date.today().year + 1}."
+        f"122 of 1,000 usable reviews {usable}; come back around 15 March {date.today().year + 1}."
     )
 
 
@@ -227,7 +227,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     )
     findings = [Finding("retention", "Words", reviews=1_000, evidence=late)]
     text = render_text(build_screen(findings))
-    assert "Late reviews cost 11 points; FSRS expected 2 points too much." in text
+    assert "Late reviews cost 11 points; FSRS's estimate was 2 points too high." in text
     assert re.search(r"all +79 % +92 % +81 % .*◀ look", text)
     assert re.search(r"young cards +82 % +92 % +83 % .*◀ look", text)
     assert re.search(r"old cards +60 % +92 % +70 % .*◀ look", text)
@@ -276,12 +276,14 @@ def test_lasting_spells_are_said_below_recall() -> None:
     assert "less certain" not in render_text(build_screen([finding]))
     lasting = replace(finding, phi=0.94)
     text = " ".join(render_text(build_screen([lasting]), width=120).split())
-    sentence = "Your good and bad spells last for weeks, so this is less certain than usual."
+    sentence = (
+        "Your reviews go better or worse for weeks at a time, so this is less certain than usual."
+    )
     assert sentence in text
     assert sentences(lasting)[-1] == sentence
     assert document(lasting)["phi"] == 0.94
     assert "phi" not in document(finding)
-    assert "for days, so" in sentences(replace(finding, phi=0.8))[-1]
+    assert "for days at a time, so" in sentences(replace(finding, phi=0.8))[-1]
 
 
 def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:
@@ -411,11 +413,11 @@ def test_second_pane_warns_of_hard_while_fsrs_is_off() -> None:
     )
     off = replace(finding, evidence=evidence)
     text = render_text(build_screen([off]))
-    assert "Hard (20 % of answers) may hide forgetting: press Again" in text
+    assert "You may be pressing Hard (20 % of answers) for cards you forgot: press Again" in text
     fine = [Check("hard", "fine", 200, 1_000, recalled=Interval(0.9, 0.01), expected=0.9)]
-    assert "may hide forgetting" not in render_text(build_screen([off], checks=fine))
+    assert "may be pressing Hard" not in render_text(build_screen([off], checks=fine))
     seldom = replace(off, evidence=replace(evidence, hard_share=0.05))
-    assert "may hide forgetting" not in render_text(build_screen([seldom]))
+    assert "may be pressing Hard" not in render_text(build_screen([seldom]))
 
 
 @pytest.mark.parametrize(
@@ -518,7 +520,7 @@ def test_rows_of_few_reviews_are_marked_as_unsure(desired: float | None) -> None
 def make_doubtful_preset(
     belief: Belief, *, recommendation: str = "optimize", hardly_matters: bool = False
 ) -> Finding:
-    """Return a preset's finding whose best change, to optimize, could go either way."""
+    """Return a preset's finding whose best change, to optimize, is not sure to help."""
     finding = next(
         finding for finding in make_answers() if isinstance(finding.evidence, PresetParameters)
     )
@@ -548,7 +550,7 @@ def test_doubtful_act_says_how_likely_it_helps_and_how_much(recommendation: str)
     assert "the chance that it helps at all is 57 %." in text
     first, *_ = sentences(finding)
     assert (
-        "optimizing could lower log loss by 0.009 or raise it by 0.002 (could go either way"
+        "optimizing could lower log loss by up to 0.009 or raise it by up to 0.002 (not sure"
         in first
     )
     assert "mistake" not in first
@@ -565,7 +567,7 @@ def test_doubtful_parameters_are_not_to_be_pasted_from_below(recommendation: str
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (-0.002, 0.009, "lower log loss by 0.009 or raise it by 0.002"),
+        (-0.002, 0.009, "lower log loss by up to 0.009 or raise it by up to 0.002"),
         (0.001, 0.009, "lower log loss by 0.001 to 0.009"),
         (-0.009, -0.001, "raise log loss by 0.001 to 0.009"),
     ],
@@ -591,8 +593,8 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
 @pytest.mark.parametrize(
     ("is_off", "expected"),
     [
-        (False, "●●○○○ could go either way, 74 % that optimizing helps"),
-        (True, "could go either way, 74 % that optimizing helps once FSRS is on"),
+        (False, "●●○○○ not sure, 74 % chance that optimizing helps"),
+        (True, "not sure, 74 % chance that optimizing helps once FSRS is on"),
     ],
 )
 def test_line_of_a_preset_to_leave_says_what_the_chance_is_of(is_off: bool, expected: str) -> None:
@@ -615,7 +617,8 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
     assert line([is_off]) == "best bet, 60 % once FSRS is on"
     assert (
-        "that it predicts your future reviews better than FSRS's defaults" in sentences(is_off)[0]
+        "that this improves the predictions of your future reviews compared with FSRS's defaults"
+        in sentences(is_off)[0]
     )
 
 
@@ -648,7 +651,7 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
         evidence = replace(finding.evidence, is_fitted=False, excluded_majority=gone)
         return tables(replace(finding, evidence=evidence))[0].rows[0][0]
 
-    assert first_row("") == "FSRS's defaults, in force"
+    assert first_row("") == "FSRS's defaults (current)"
     assert first_row("suspended") != "FSRS's defaults"
     items = (
         build_screen(make_answers(), excluded_cards=ExcludedCards("deleted", 0, 1)).panes[0].items

@@ -370,9 +370,9 @@ def estimates(with_cards: ReviewLog) -> dict[bool, Workload]:
 COSTS = [
     (0, False, "today's settings", ""),
     (0, True, "SM-2", ""),
-    (1, False, "today's settings, partly by FSRS-7", "FSRS-7's figure for 1 of"),
-    (2, False, "today's settings, by FSRS-7", "“Today's settings” are FSRS-7's figure; the other"),
-    (2, True, "SM-2", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
+    (1, False, "today's settings, partly by FSRS-7", "is for FSRS-7 in 1 of"),
+    (2, False, "today's settings, by FSRS-7", "The row “today's settings” is for FSRS-7; the"),
+    (2, True, "SM-2", "These figures are for FSRS-6, but your Anki will run FSRS-7"),
 ]
 
 
@@ -405,10 +405,10 @@ def check_pane_of_costs(estimate: Workload, lead: str, line: str) -> None:
     short, items = render_minutes(estimate, is_one_of_several=False)
     assert lead in short.text
     text = " ".join(shown.sentences(estimate.finding))
-    assert ("Once FSRS is on, your Anki runs FSRS-7; the figures by" in text) == (
+    assert ("Once FSRS is on, your Anki runs FSRS-7, but the figures by" in text) == (
         estimate.is_fsrs_off and bool(estimate.by_fsrs7)
     )
-    assert ("once FSRS-6 is" in text) == bool(estimate.by_fsrs7)
+    assert ("With FSRS-6 o" in text) == bool(estimate.by_fsrs7)
     lines = [item.text for item in items if isinstance(item, PaneLine) and "FSRS-7" in item.text]
     remarks = [text for text in lines if text != short.text]
     assert len(remarks) == (1 if line else 0)

@@ -234,7 +234,7 @@ async def test_answers_appear_as_they_come_before_the_models(tmp_path: Path) -> 
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(pilot, lambda: "Press Optimize for “Default”." in screen_text(app))
         await wait_until(pilot, lambda: "questions open" in screen_text(app))
-        assert "forget alike in your 2 presets" in screen_text(app)
+        assert "at much the same rate" in screen_text(app)
         assert not engine.requests  # the answers come first
         answers.go.set()
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
@@ -390,10 +390,10 @@ def test_line_of_how_often_groups_the_presets() -> None:
         Finding("often", "Maps", "every +25 %", evidence=OptimizationFrequency("as good")),
         Finding("often", "Fish", "every +10 %", evidence=OptimizationFrequency("safe")),
     ]
-    assert shown.line(answers[:1]) == "every +10 % of reviews, which is safe for everybody"
+    assert shown.line(answers[:1]) == "after 10 % more reviews, which is safe for everybody"
     assert shown.line(answers) == (
-        "every +10 % of reviews, which is safe for everybody: Words and Fish; "
-        "every +25 % of reviews, which is as good as optimizing all the time: Maps"
+        "after 10 % more reviews, which is safe for everybody: Words and Fish; "
+        "after 25 % more reviews, which is as good as optimizing all the time: Maps"
     )
 
 
@@ -454,7 +454,7 @@ def test_retention_below_desired_is_split_by_its_reason(
     assert any(
         "The difference, in percentage points" in sentence for sentence in shown.sentences(answer)
     )
-    assert ("points less because Anki scheduled cards for less" in line) == (reason == "schedule")
+    assert ("points less because Anki aimed at a lower retention" in line) == (reason == "schedule")
     assert ("points less because FSRS expected too much" in line) == (reason == "expecting")
 
 
@@ -567,7 +567,7 @@ def test_fsrs_is_not_to_be_turned_on_while_all_cards_are_suspended(log: ReviewLo
     parameters = next(assess_parameters(learner, list(learner.groups), {}, {}))
     assert shown.sentences(parameters)[:2] == (
         "Nothing to do.",
-        "Most of what you reviewed is suspended, so presets cannot be evaluated.",
+        "Most of the cards that you reviewed are suspended, so presets cannot be evaluated.",
     )
     assert not any("settle" in text for text in shown.sentences(parameters))
 

@@ -156,13 +156,12 @@ def test_presets_each_have_an_act_and_its_probability(log: ReviewLog) -> None:
         assert (evidence.is_fitted, evidence.is_known, evidence.fsrs_is_off) == (True, True, False)
         assert evidence.candidates[0].name == CURRENT
         first, basis, *_ = shown.sentences(finding)
-        assert f"({describe_certainty(finding.probability)}: " in first
+        assert f"({describe_certainty(finding.probability)}; " in first
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
         reviews = f"the first {finding.reviews:,} reviews"
-        seen = f"{reviews} since these parameters were set, which no candidate had seen"
-        assert table.title.endswith(seen)
+        assert table.title.endswith(f"{reviews} since these parameters were set")
     assert isinstance(summary.evidence, ParameterSummary)
     actions: dict[str, str] = {}
     for action, names in summary.evidence.by_recommendation:
@@ -186,7 +185,7 @@ def test_defaults_are_in_force_while_fsrs_is_off(off: list[Finding]) -> None:
         assert finding.probabilities is not None
         assert finding.probabilities[DEFAULTS] == 0.0  # the defaults are no change
         stated = shown.sentences(finding)
-        assert stated[0].startswith("Once FSRS is on: ") == (
+        assert stated[0].startswith("Once FSRS is on, ") == (
             finding.recommendation != Recommendation.KEEP
         )
         assert "by optimizing again" not in stated[1]
@@ -238,7 +237,7 @@ def test_stored_parameters_of_others_may_matter_with_too_few_reviews_to_fit(
 
 @pytest.mark.parametrize(
     ("entries", "sure"),
-    [(300, "too few reviews for Anki to fit others"), (600, "could go either way")],
+    [(300, "too few reviews for Anki to fit others"), (600, "not sure")],
 )
 def test_log_without_presets_has_one_act_for_all_reviews(
     log: ReviewLog, entries: int, sure: str
@@ -273,7 +272,7 @@ def test_act_by_other_peoples_experience_alone_is_at_most_likely(
     assert finding.probability == pytest.approx(0.94)
     assert describe_certainty(finding.probability) == "likely"
     assert (
-        "likely: the chance that it predicts your future reviews better is 94 %"
+        "likely; the chance that this improves the predictions of your future reviews is 94 %"
         in (shown.sentences(finding)[0])
     )
 
@@ -298,7 +297,7 @@ def test_parameters_of_unknown_age_rest_on_other_people(
     finding = compare_presets(unknown)[0]
     assert (finding.reviews == 0) == (modified_s is None)
     assert (finding.interval is None) == (modified_s is None)
-    assert ("You have too few unseen reviews" in shown.sentences(finding)[1]) == (
+    assert ("Too few of your reviews are known to be newer" in shown.sentences(finding)[1]) == (
         modified_s is None
     )
     assert finding.probability is not None
@@ -311,9 +310,9 @@ def test_parameters_of_unknown_age_rest_on_other_people(
         (0.95, "sure", "●●●●●"),
         (0.949, "likely", "●●●●○"),
         (0.8, "likely", "●●●○○"),
-        (0.799, "could go either way", "●●●○○"),
-        (0.5, "could go either way", "○○○○○"),
-        (0.3, "could go either way", "○○○○○"),
+        (0.799, "not sure", "●●●○○"),
+        (0.5, "not sure", "○○○○○"),
+        (0.3, "not sure", "○○○○○"),
     ],
 )
 def test_certainty_is_worded_and_drawn_as_dots(probability: float, words: str, drawn: str) -> None:

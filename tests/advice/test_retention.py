@@ -254,10 +254,10 @@ def test_as_asked_is_withheld_while_hard_may_hide_lapses(
     assert pane is not None
     summary, items, _ = pane
     assert (summary.level == "fine") == is_fine
-    warnings = [item for item in items if hasattr(item, "text") and "may hide" in item.text]
+    warnings = [item for item in items if hasattr(item, "text") and "pressing Hard" in item.text]
     assert bool(warnings) != is_fine
     answer = Finding("retention", "Default", evidence=retention)
-    assert ("unless Hard hides forgetting" in shown.line([answer])) == (share > 0.03)
+    assert ("unless you press Hard for cards you forgot" in shown.line([answer])) == (share > 0.03)
 
 
 def test_schedule_does_not_excuse_a_larger_shortfall() -> None:
@@ -351,7 +351,7 @@ def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
         pane = render_retention({"Default": retention}, None, [hard])
         assert pane is not None
         texts = [item.text for item in pane[1] if isinstance(item, PaneLine)]
-        return "Probably less: Hard hides forgetting (see 5)." in texts
+        return "Probably less: you press Hard for cards you forgot (see 5)." in texts
 
     assert is_warned("like Again")
     assert not is_warned("")

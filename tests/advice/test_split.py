@@ -51,7 +51,7 @@ def test_presets_of_one_memory_are_not_split(log: ReviewLog) -> None:
     assert answer.probability is not None
     assert 0.5 < answer.probability <= 0.98
     assert (
-        f"({describe_certainty(answer.probability)}: the chance that " in shown.sentences(answer)[0]
+        f"({describe_certainty(answer.probability)}; the chance that " in shown.sentences(answer)[0]
     )
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all", "all"]
@@ -221,10 +221,10 @@ def test_preset_with_its_own_search_is_named(log: ReviewLog) -> None:
     preset = replace(log.presets[100], search="deck:Geography -tag:marked")
     answers = compare(replace(log, presets={**log.presets, 100: preset}), questions=["parameters"])
     with_search = [
-        answer for answer in answers if "on the cards that" in " ".join(shown.sentences(answer))
+        answer for answer in answers if "on the cards found by" in " ".join(shown.sentences(answer))
     ]
     assert [answer.subject for answer in with_search] == ["Preset 0"]
-    assert "'deck:Geography -tag:marked'" in shown.sentences(with_search[0])[-1]
+    assert "“deck:Geography -tag:marked”" in shown.sentences(with_search[0])[-1]
 
 
 # How often
@@ -248,7 +248,10 @@ def test_refit_folds_predict_every_review_once_after_training(
 def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
-    assert "This is compared with optimizing at every +2 %" in shown.sentences(answers[0])[1]
+    assert (
+        "The comparison is with optimizing after every 2 % more reviews"
+        in shown.sentences(answers[0])[1]
+    )
     (held,) = (column.title for column in shown.tables(answers[0])[0].columns if column.signed)
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
@@ -287,4 +290,4 @@ def test_few_reviews_get_the_safe_schedule(log: ReviewLog) -> None:
         (answer.recommendation, answer.conclusion) == ("every +10 %", "every +10 %")
         for answer in answers
     )
-    assert shown.line(answers) == "every +10 % of reviews, which is safe for everybody"
+    assert shown.line(answers) == "after 10 % more reviews, which is safe for everybody"

@@ -217,9 +217,9 @@ def test_optimize_does_not_take_back_what_was_taught_just_now(
     else:
         assert by_optimize < by_teaching < f.LIKELY
     text = " ".join(shown.sentences(finding))
-    is_told = "Parameters made for few reviews might predict you better" in text
+    is_told = "Parameters suited to few reviews might predict better" in text
     assert is_told == (by_teaching > 0.5)
-    assert is_told == ("that optimizing would gain you" in text and "to advise them" in text)
+    assert is_told == ("that optimizing would gain you" in text and "to recommend them" in text)
     (line, reason, *_) = render_acts(find_acts([finding], ()))
     assert line.text == "Change nothing."
     assert ("those that Optimize would give" in reason.text) == (
@@ -248,20 +248,25 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
     assert act.kind == ActKind.PASTE_TAUGHT_PARAMETERS
     assert act.probability == 0.9
     first, *details = [line.text.strip() for line in render_acts([act])]
-    assert first == "Paste parameters made for few reviews."
+    assert first == "Paste parameters suited to few reviews."
     assert (
-        "They learn from your reviews and from three other models. While reviews are few, they "
-        "usually beat Optimize, which overwrites them."
+        "These parameters are based on your reviews and on three other models. With few reviews, "
+        "they usually predict better than Optimize's. If you press Optimize later, it overwrites "
+        "them."
     ) in details
-    assert explain_where_to_paste(advised).endswith("Pressing Optimize later overwrites them.")
+    assert explain_where_to_paste(advised).endswith(
+        "If you press Optimize later, it overwrites these parameters."
+    )
     other = replace(advised, recommendation=f.Recommendation.POOLED)
     assert "overwrites" not in explain_where_to_paste(other)
 
 
 def test_evidence_says_how_they_were_made_and_tried(advised: f.Finding) -> None:
     text = " ".join(shown.sentences(advised))
-    assert text.startswith("Paste the parameters below, which are made for few reviews")
+    assert text.startswith(
+        "Paste the parameters below into this preset: they are suited to few reviews"
+    )
     assert "22 of 25 trials on real people" in text
     (table, *_) = shown.tables(advised)
     names = [row["candidate"] for row in table.records()]
-    assert "made for few reviews" in names
+    assert "suited to few reviews" in names

@@ -195,7 +195,7 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     schedule = "SM-2" if is_off else "the parameters in force"
     sentence = f"If you keep {schedule}, your cards take {current[MINUTES]:.0f}"
     assert sentence in join_sentences(result)
-    assert ("on, optimized" in join_sentences(result)) == is_off
+    assert ("With FSRS on and optimized" in join_sentences(result)) == is_off
     row = [str(cell).partition(" (")[0] for cell in tables(result.finding)[0].rows[-1]]
     recalled = f"{100 * current[RECALLED]:.0f} %"
     assert row[:3] == [*(["SM-2", "now"] if is_off else ["now", ""]), recalled]
@@ -417,7 +417,7 @@ def test_limit_of_reviews_is_named_where_some_retentions_reach_it(stages: list[W
     waiting = [0.0] * (len(stages[-1].retentions) - 1) + [0.9]
     limited = limit_rows(stages[-1], waiting, now=0.0)
     _, items = render_minutes(limited, is_one_of_several=False)
-    text = "Asked for 95 %, your limit of 200 reviews a day makes cards wait."
+    text = "At 95 %, your limit of 200 reviews a day makes cards wait."
     assert PaneLine(text, drop_order=6) in items
     assert "your limit of 200 reviews a day makes cards wait, and you" in join_sentences(limited)
 
@@ -429,7 +429,7 @@ def test_all_limits_of_reviews_are_named(stages: list[Workload]) -> None:
         presets=(("Words", 0.9), ("Maps", 0.9)),
         review_limits=(DailyLimit("Words", 200), DailyLimit("Maps", 50)),
     )
-    text = "Asked for 95 %, the limit of reviews a day in “Words” and “Maps” makes cards wait"
+    text = "95 %, the limit of reviews a day in “Words” and “Maps” makes cards wait"
     assert text in join_sentences(limited)
 
 
@@ -548,9 +548,12 @@ def test_recall_that_rises_as_new_cards_run_out_is_explained(stages: list[Worklo
         unseen_cards=0,
         new_a_day=8,
     )
-    assert f"remembered {100 * lower:.0f} %, much of it of new cards." in join_sentences(few_new)
+    assert (
+        f"remembered {100 * lower:.0f} %; many of those reviews were of new cards."
+        in join_sentences(few_new)
+    )
     reviewed = replace(few_new, recent_minutes_on_begun_cards=10.0)
-    assert "much of it of new cards" not in join_sentences(reviewed)
+    assert "reviews were of new cards" not in join_sentences(reviewed)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +583,9 @@ def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
 
 def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]) -> None:
     count = len(stages[-1].retentions)
-    text = "Your limit of 200 reviews a day decides these minutes: it makes cards wait, whatever"
+    text = (
+        "Whatever you ask for, your limit of 200 reviews a day makes cards wait, so it determines"
+    )
     always = limit_rows(stages[-1], [1.0] * count, now=1.0)
     assert always.comparison is None
     assert render_minutes(always, is_one_of_several=False)[0].text.startswith(text)
@@ -588,7 +593,7 @@ def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]
     assert "To remember as much as" not in join_sentences(always)
     only_now = limit_rows(stages[-1], [0.0] * count, now=1.0)
     assert only_now.comparison is None
-    assert "decides the minutes of the parameters in force: it makes" in join_sentences(only_now)
+    assert "so it determines the minutes of the parameters in force." in join_sentences(only_now)
 
 
 def test_comparison_uses_only_rows_that_no_limit_decides(stages: list[Workload]) -> None:
@@ -606,8 +611,8 @@ def test_comparison_uses_only_rows_that_no_limit_decides(stages: list[Workload])
     none_left = limit_rows(last, waiting, now=0.0)
     assert none_left.comparison is not None
     assert none_left.comparison.same_share is None
-    assert "decides the minutes of FSRS asked for 85 %, 91 % or 95 %" in join_sentences(none_left)
-    assert "not compared at equal memory" in join_sentences(none_left)
+    assert "determines the minutes of FSRS at 85 %, 91 % or 95 %" in join_sentences(none_left)
+    assert "need for the same recall" in join_sentences(none_left)
 
 
 def test_limit_that_binds_in_fewer_than_half_of_the_simulations_decides_nothing() -> None:
@@ -753,7 +758,7 @@ def test_workload_beyond_simulated_memory_says_on_which_side(
     current_figures = list(last.current_figures)
     current_figures[RECALLED] = recalled
     text = join_sentences(replace(last, current_figures=tuple(current_figures)))
-    assert f"FSRS has you remember {expected}. So their minutes are not compared" in text
+    assert f"you would remember {expected}. So their minutes are not compared" in text
     assert "remember with the parameters in force (" in text
 
 
@@ -774,8 +779,8 @@ def test_retention_with_about_todays_memory_is_the_nearest(stages: list[Workload
             current_draws=tuple(map(tuple, beyond)),
         )
     )
-    asked = f"Asked for {100 * last.retentions[middle]:.0f} %"
-    assert f"{asked}, FSRS has you remember about as much as" in text
+    optimized = f"With FSRS at {100 * last.retentions[middle]:.0f} %"
+    assert f"{optimized}, you would remember about as much as" in text
 
 
 def test_workload_says_what_today_costs_at_equal_memory(stages: list[Workload]) -> None:
@@ -948,13 +953,12 @@ def test_workload_of_all_presets_is_their_sum(log: ReviewLog) -> None:
             result.figures[result.at(result.desired), figure] for result in single_results
         )
         assert both.figures[both.at(both.desired), figure] == pytest.approx(own_total, rel=0.02)
-    assert join_sentences(both).startswith("All your cards take")
+    assert ", all your cards take" in sentences(both.finding)[0]
     assert "each preset keeps the retention that you ask of it now: " in join_sentences(both)
     for name, desired in both.presets:
         assert f"{100 * desired:.0f} % in {name}" in join_sentences(both)
-    assert join_sentences(single_results[0]).startswith(
-        f"The cards in {single_results[0].preset} take"
-    )
+    of_preset = f", the cards in {single_results[0].preset} take"
+    assert of_preset in sentences(single_results[0].finding)[0]
     named = next(workload(log, both.presets[0][0], replace(question, new_a_day=7)))
     assert named.new_a_day == 7
     few = next(workload(log, question=replace(question, new_a_day=7)))
@@ -994,7 +998,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     marks = ["?" in str(row[1]) for row in curve]
     assert marks == [not low <= retention <= high for retention in last.retentions]
     never = replace(last, observed_retentions=None)
-    assert f"None of your months had {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
+    assert f"In no month did you do at least {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
 
 
 @pytest.mark.parametrize(
@@ -1135,7 +1139,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "a day once FSRS is on, optimized and asked for 91 %; you would remember" in out
+    assert "With FSRS on and optimized, and a desired retention of 91 %" in out
     assert "If you keep SM-2, your cards take" in out
 
 

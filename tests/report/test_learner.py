@@ -294,8 +294,8 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
         ),
         "md",
     )
-    asked = "asked for 90 %, this preset's desired retention; you would remember"
-    assert f"once FSRS is on, optimized and {asked}" in report
+    desired = "a desired retention of 90 % (this preset's)"
+    assert f"With FSRS on and optimized, and {desired}" in report
     assert "If you keep SM-2, your cards take" in report
     assert "FSRS is off" not in report
 

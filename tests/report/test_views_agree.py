@@ -315,8 +315,8 @@ def test_open_question_of_presets_agrees_with_the_act(has_parameters: bool) -> N
     acts = " ".join(line.text for line in build_screen(without_habits).panes[0].answers)
     text = read_first_screen(without_habits)
     assert ("Paste new parameters" in acts) == has_parameters
-    assert ("can learn from one another" in text) == has_parameters
-    assert ("it is not settled whether they forget alike" in text) is not has_parameters
+    assert ("take account of one another" in text) == has_parameters
+    assert ("it is not clear whether you forget differently in them" in text) is not has_parameters
 
 
 def test_few_reviews_of_presets_say_keep_in_pane_and_evidence() -> None:

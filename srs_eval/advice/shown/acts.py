@@ -96,7 +96,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
             instruction = f"paste new parameters{into}"
         case ActKind.PASTE_TAUGHT_PARAMETERS:
             into = f" into {names}" if names else ""
-            instruction = f"paste parameters made for few reviews{into}"
+            instruction = f"paste parameters suited to few reviews{into}"
         case ActKind.CHANGE_TO_FSRS_7:
             of = f" in {names}" if names else ""
             instruction = f"choose FSRS-7{of} and press Optimize"
@@ -163,11 +163,11 @@ def describe_gain(act: Act) -> str:
 def _describe_work(backlog: Backlog) -> str:
     """Describe the work of a backlog: "takes 3 hours, or 9 days at your usual pace".
 
-    If the learner stopped long ago, "3 hours when you last reviewed".
+    If the learner stopped long ago, "was 3 hours of work when you last reviewed".
     """
     work = say.format_work_time(backlog.minutes)
     if backlog.last_review_date is not None:
-        return f"{work} when you last reviewed"
+        return f"was {work} of work when you last reviewed"
     if backlog.days is None or backlog.days < 2:
         return f"takes {work}"
     return f"takes {work}, or {backlog.days} days at your usual pace"
@@ -245,12 +245,12 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             beside = _FSRS_BESIDE_SCHEDULER.get(
                 act.scheduler_verdict, "Whether FSRS would predict you better is not settled."
             )
-            text = f"{beside} If you try it in Anki, give it the parameters fitted to you."
-            yield text, "y copies the line"
+            text = f"{beside} If you try it in Anki, paste the parameters fitted to your reviews."
+            yield text, "y copies the parameters"
         case ActKind.CHANGE_TO_FSRS:
             yield (
-                "Anki has FSRS. Give it the parameters fitted to you.",
-                "y copies the line",
+                "Anki has FSRS. Paste the parameters fitted to your reviews.",
+                "y copies the parameters",
             )
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
@@ -258,20 +258,25 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
                 retention = say.format_share(act.equal_retention)
                 yield f"Ask for {retention} to remember as much as with SM-2.", ""
         case ActKind.OPTIMIZE:
-            yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
+            yield f"{_locate_parameters(act)}Optimize", "y copies the parameters"
         case ActKind.CHANGE_TO_FSRS_7:
-            yield f"{_locate_parameters(act)}FSRS version", "y copies the numbers"
+            yield f"{_locate_parameters(act)}FSRS version", "y copies the parameters"
         case ActKind.PASTE_PARAMETERS | ActKind.PASTE_TAUGHT_PARAMETERS | ActKind.USE_DEFAULTS:
-            yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
+            yield f"{_locate_parameters(act)}FSRS parameters", "y copies the parameters"
     if act.kind in _CLAIMS:
         verb = "should" if (act.probability or 0.0) >= f.LIKELY else "may"
         yield _CLAIMS[act.kind].format(verb=verb), ""
     if act.kind == ActKind.CHANGE_TO_FSRS_7:
-        yield "compare --question fsrs-7 shows how many cards would move, and the minutes.", ""
+        yield (
+            "To see how many cards would move, and the minutes a day, run srs-eval compare FILE "
+            "--question fsrs-7.",
+            "",
+        )
     if act.kind == ActKind.PASTE_TAUGHT_PARAMETERS:
         yield (
-            "They learn from your reviews and from three other models. While reviews are few, they "
-            "usually beat Optimize, which overwrites them.",
+            "These parameters are based on your reviews and on three other models. With few "
+            "reviews, they usually predict better than Optimize's. If you press Optimize later, it "
+            "overwrites them.",
             "",
         )
 
@@ -297,8 +302,8 @@ _CLAIMS: Mapping[ActKind, str] = {
 def _describe_same_desire(change: SameDesire) -> str:
     """Say what new parameters change in minutes if the learner asks for the same as now.
 
-    Example: "Still asking for 90 %, you would spend about 5.3 minutes a day instead of 3.1, and
-    remember 89 % instead of 82 %."
+    Example: "If you kept asking for 90 %, you would spend about 5.3 minutes a day instead of 3.1,
+    and remember 89 % instead of 82 %."
     """
     recalled, recalled_now = map(say.format_share, (change.recalled, change.recalled_now))
     memory = f"remember {recalled} as now"
@@ -307,8 +312,8 @@ def _describe_same_desire(change: SameDesire) -> str:
     minutes = _format_minutes(change.minutes)
     minutes_now = _format_minutes(change.minutes_now).partition(" ")[0]
     return (
-        f"Still asking for {say.format_share(change.desired)}, you would spend about {minutes} a "
-        f"day instead of {minutes_now}, and {memory}."
+        f"If you kept asking for {say.format_share(change.desired)}, you would spend about "
+        f"{minutes} a day instead of {minutes_now}, and {memory}."
     )
 
 
@@ -331,7 +336,7 @@ def _explain_keeping(act: Act) -> str:
     if is_sure_enough and not act.hardly_matters:
         if find_rejected_chance(act.finding) is not None:
             return "Your parameters are as good as those that Optimize would give."
-        return "Your parameters are as good as others would be."
+        return "Other parameters would not predict noticeably better."
     reason = describe_doubt(act.finding)
     if act.preset_count == 1:
         return reason

@@ -37,8 +37,8 @@ DRAWS_NOTE = (
 )
 _COVERAGE = (
     "We tested such ranges on simulated learners, most of whom do not remember as FSRS says: they "
-    "contained the true figures of a year in 94 to 97 % of cases, and in 85 % for one kind of "
-    "memory."
+    "contained the true figures of a year in 94 to 97 % of cases; for one kind of memory, in only "
+    "85 %."
 )
 _TWO_KINDS_OF_EQUAL = (
     "The first keeps your reviews as easy as now. With the second you forget more in reviews, but "
@@ -95,15 +95,15 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     reviews = _format_at_desired(workload, REVIEWS)
     minutes = _format_at_desired(workload, MINUTES)
     recalled = _format_at_desired(workload, RECALLED)
-    cards = "All your cards" if len(workload.presets) > 1 else f"The cards in {workload.preset}"
+    cards = "all your cards" if len(workload.presets) > 1 else f"the cards in {workload.preset}"
     model = _name_scheduler(workload)
-    condition = "on, optimized" if workload.is_fsrs_off else "optimized"
-    asked = say.format_share(workload.desired)
+    condition = "on and optimized," if workload.is_fsrs_off else "optimized"
+    desired = f"a desired retention of {say.format_share(workload.desired)}"
     if workload.is_fsrs_off and len(workload.presets) == 1:
-        asked += ", this preset's desired retention"
+        desired += " (this preset's)"
     yield (
-        f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
-        f"{condition} and asked for {asked}; you would remember {recalled} of your reviews."
+        f"With {model} {condition} and {desired}, {cards} take {minutes} minutes and {reviews} "
+        f"reviews a day; you would get {recalled} of your reviews right."
     )
 
 
@@ -115,7 +115,7 @@ def _describe_current(workload: Workload) -> Iterator[str]:
     recalled = _format_current(workload, RECALLED)
     yield (
         f"If you keep {workload.schedule}, your cards take {minutes} minutes and {reviews} reviews "
-        f"a day; you would remember {recalled} of your reviews."
+        f"a day; you would get {recalled} of your reviews right."
     )
 
 
@@ -125,7 +125,10 @@ def _describe_comparison(workload: Workload) -> Iterator[str]:
         sentence = _describe_deciding_limit(workload)
         if workload.current_figures is not None:
             model = _name_scheduler(workload)
-            sentence += f" So {model} and {workload.schedule} are not compared at equal memory."
+            sentence += (
+                f" So srs-eval does not compare what {model} and {workload.schedule} need for the "
+                "same recall."
+            )
         yield sentence
         return
     if workload.comparison is not None:
@@ -141,11 +144,11 @@ def _describe_sm2(workload: Workload) -> Iterator[str]:
     recalled = _format_of_sm2(workload, RECALLED)
     yield (
         f"With FSRS off, SM-2 would take {minutes} minutes and {reviews} reviews a day; you would "
-        f"remember {recalled} of your reviews."
+        f"get {recalled} of your reviews right."
     )
     if workload.sm2.limit_effects.is_limited and not workload.is_current_limited:
         limit = say.capitalize(_name_review_limit(workload))
-        yield f"{limit} decides the minutes of SM-2: it makes cards wait."
+        yield f"{limit} makes cards wait, so it determines the minutes of SM-2."
     if workload.sm2_comparison is not None:
         yield from _describe_schedules(workload, workload.sm2_comparison, SM2)
 
@@ -177,8 +180,8 @@ def _describe_schedules(
         known = _format_figure(KNOWN, same_minutes.known)
         yield (
             f"If you asked {model} for {100 * same_minutes.retention:.1f} %, it would take "
-            f"as long as {current} ({minutes_now} minutes a day). You would remember "
-            f"{100 * same_minutes.recalled:.1f} % of your reviews instead of "
+            f"as long as {current} ({minutes_now} minutes a day). You would get "
+            f"{100 * same_minutes.recalled:.1f} % of your reviews right instead of "
             f"{100 * comparison.recalled:.1f} %, and know {known} cards at the end instead of "
             f"{known_now}."
         )
@@ -193,17 +196,17 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
     """Say that the simulated retentions do not reach what the schedule `current` remembers.
 
     Example: "The retentions simulated here do not reach what you would remember with SM-2
-    (93 %): even asked for 91 %, FSRS has you remember less. So their minutes are not compared."
+    (93 %): even with FSRS at 91 %, you would remember less. So their minutes are not compared."
     """
     recalled = workload.figures[:, RECALLED]
     recalled_now_text = _format_figure(RECALLED, recalled_now)
     model = _name_scheduler(workload)
     index = int(np.argmin(np.abs(recalled - recalled_now)))  # the one that comes nearest
     comparative = "more" if recalled.min() > recalled_now else "less"
-    asked = f"asked for {say.format_share(workload.retentions[index])}"
+    optimized = f"with {model} at {say.format_share(workload.retentions[index])}"
     if comparative == "less" and recalled.max() >= recalled_now:
         return (
-            f"{say.capitalize(asked)}, {model} has you remember about as much as "
+            f"{say.capitalize(optimized)}, you would remember about as much as with "
             f"{current} ({recalled_now_text})."
         )
     retentions = "The retentions simulated here do"
@@ -211,7 +214,7 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
         retentions = "The one retention simulated here does"
     return (
         f"{retentions} not reach what you would remember with {current} "
-        f"({recalled_now_text}): even {asked}, {model} has you remember {comparative}. So their "
+        f"({recalled_now_text}): even {optimized}, you would remember {comparative}. So their "
         "minutes are not compared."
     )
 
@@ -275,8 +278,8 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
         return
     yield (
         f"In the last {period} you spent {minutes} minutes and did "
-        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts as one "
-        "review a day; learning steps count only towards the minutes."
+        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. Several answers to "
+        "a card on one day count as one review; learning steps count only towards the minutes."
     )
     reason = _explain_change(workload)
     if reason:
@@ -293,10 +296,10 @@ def _describe_past_recall(workload: Workload) -> Iterator[str]:
         return
     on_time = "assume that you review each card on the day it is due"
     if recalled > until_now and _has_fewer_new_cards(workload):
-        on_time = f"have few of these, and {on_time}"
+        on_time = f"include few new cards, and {on_time}"
         yield (
-            f"Until now you remembered {say.format_share(until_now)}, much of it of new cards. The "
-            f"year's figures {on_time}."
+            f"Until now you remembered {say.format_share(until_now)}; many of those reviews were "
+            f"of new cards. The year's figures {on_time}."
         )
         return
     yield (f"Until now you remembered {say.format_share(until_now)}. The year's figures {on_time}.")
@@ -425,8 +428,8 @@ def _describe_overdue(workload: Workload) -> Iterator[str]:
 def _describe_observed_range(workload: Workload) -> Iterator[str]:
     if workload.observed_retentions is None:
         yield (
-            f"None of your months had {MIN_MONTH_REVIEWS} reviews, so all figures are the model's "
-            "guess."
+            f"In no month did you do at least {MIN_MONTH_REVIEWS} reviews, so all figures are the "
+            "model's guess."
         )
         return
     low, high = (f"{100 * share:.0f}" for share in workload.observed_retentions)
@@ -455,11 +458,11 @@ def _describe_budget(workload: Workload) -> Iterator[str]:
 
 
 def _describe_review_limit(workload: Workload) -> Iterator[str]:
-    """Say from which retention on a limit of reviews is reached, if it is not said already."""
+    """Say at which retentions a limit of reviews is reached, if it is not said already."""
     if workload.is_limited.any() and not _is_decided_by_limit(workload):
         yield (
-            f"Asked for {_format_limited_retentions(workload)}, {_name_review_limit(workload)} "
-            "makes cards wait, and you remember fewer of them."
+            f"At a desired retention of {_format_limited_retentions(workload)}, "
+            f"{_name_review_limit(workload)} makes cards wait, and you remember fewer of them."
         )
 
 
@@ -473,21 +476,22 @@ def _is_decided_by_limit(workload: Workload) -> bool:
 
 
 def _describe_deciding_limit(workload: Workload) -> str:
-    """Say whose minutes a limit of reviews decides, instead of comparing them.
+    """Say whose minutes a limit of reviews determines, instead of comparing them.
 
-    Example: "Your limit of 10 reviews a day decides these minutes: it makes cards wait, whatever
-    you ask for."
+    Example: "Whatever you ask for, your limit of 10 reviews a day makes cards wait, so it
+    determines these minutes."
     """
-    limit = say.capitalize(_name_review_limit(workload))
+    limit = _name_review_limit(workload)
     if workload.is_limited.all():
-        return f"{limit} decides these minutes: it makes cards wait, whatever you ask for."
+        return f"Whatever you ask for, {limit} makes cards wait, so it determines these minutes."
     owners = []
     if workload.current_figures is not None and workload.is_current_limited:
         owners.append(f"of {workload.schedule}")
     if workload.is_limited.any():
         limited = _format_limited_retentions(workload)
-        owners.append(f"of {_name_scheduler(workload)} asked for {limited}")
-    return f"{limit} decides the minutes {' and '.join(owners)}: it makes cards wait."
+        owners.append(f"of {_name_scheduler(workload)} at {limited}")
+    minutes = f"the minutes {' and '.join(owners)}"
+    return f"{say.capitalize(limit)} makes cards wait, so it determines {minutes}."
 
 
 def _format_limited_retentions(workload: Workload) -> str:
@@ -576,7 +580,7 @@ def _describe_ranges(workload: Workload) -> Iterator[str]:
         return
     yield (
         f"The ranges come from {draws} versions of your memory that fit your reviews, and are "
-        "widened for what no model knows."
+        "widened to allow for what the model leaves out."
     )
     question = workload.question
     if question.model == "FSRS-6" and question.days == _COVERED_DAYS and not question.after:
@@ -584,7 +588,7 @@ def _describe_ranges(workload: Workload) -> Iterator[str]:
 
 
 def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
-    """Say that the figures are FSRS-6's if FSRS-7 schedules."""
+    """Say that the figures are for FSRS-6 if FSRS-7 schedules."""
     if not workload.by_fsrs7:
         return
     fsrs7_count = len(workload.by_fsrs7)
@@ -600,7 +604,8 @@ def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
         names = f" ({say.join_names(workload.by_fsrs7)})" if fsrs7_count <= _MAX_NAMES else ""
         reason = f"{fsrs7_count} of your {preset_count} presets {verb} FSRS-7 today{names}"
     yield (
-        f"{reason}; the figures by desired retention are FSRS-6's, and --model FSRS-7 asks FSRS-7."
+        f"{reason}, but the figures by desired retention are for FSRS-6; add --model FSRS-7 for "
+        "FSRS-7."
     )
 
 
@@ -698,7 +703,7 @@ def render_minutes(
     )
     if workload.is_limited[shown].any() and not _is_decided_by_limit(workload):
         limited = _format_limited_retentions(workload)
-        text = f"Asked for {limited}, {_name_review_limit(workload)} makes cards wait."
+        text = f"At {limited}, {_name_review_limit(workload)} makes cards wait."
         items.append(PaneLine(text, drop_order=6))
     new_left = _explain_new_left(workload)
     if new_left:
@@ -787,8 +792,8 @@ def _summarize_minutes(workload: Workload) -> str:
     Examples: "To remember as much next year as with SM-2 (92 %), FSRS takes 21 minutes a day
     instead of 25."; "To remember as much next year as with SM-2 (92 %), FSRS takes 26 minutes a day
     instead of 25, which is too close to call."; "To remember as much next year as with SM-2 (92 %),
-    FSRS takes just as long: 21 minutes a day."; "Optimized, you would remember 89 % in 17 minutes a
-    day."
+    FSRS takes just as long: 21 minutes a day."; "With optimized parameters, you would remember
+    89 % in 17 minutes a day."
     """
     if _is_decided_by_limit(workload):
         return _describe_deciding_limit(workload)
@@ -817,10 +822,10 @@ def _summarize_minutes(workload: Workload) -> str:
 
 
 def _summarize_known(workload: Workload) -> Iterator[str]:
-    """Say what knowing as many cards as with today's schedule takes, if that surely differs.
+    """Say what knowing as many cards as with today's schedule takes, if that clearly differs.
 
-    Example: "If it is enough to know as many cards after a year, ask for 85 %: 18 minutes instead
-    of 25, and you remember 87 % of your reviews."
+    Example: "If you only want to know as many cards after a year as with SM-2, ask for 85 %: 18
+    minutes instead of 25, and you get 87 % of your reviews right."
     """
     comparison = workload.comparison
     if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
@@ -834,10 +839,11 @@ def _summarize_known(workload: Workload) -> Iterator[str]:
         now_minutes = _format_figure(MINUTES, comparison.minutes)
         retention = same_known.retention
         recalled = np.interp(retention, workload.retentions, workload.figures[:, RECALLED])
+        current = "with SM-2" if workload.is_fsrs_off else "with today's settings"
         yield (
-            f"If it is enough to know as many cards after a year, ask for "
+            f"If you only want to know as many cards after a year as {current}, ask for "
             f"{say.format_share(retention)}: {minutes} minutes instead of {now_minutes}, and you "
-            f"remember {say.format_share(recalled)} of your reviews."
+            f"get {say.format_share(recalled)} of your reviews right."
         )
 
 
@@ -845,7 +851,8 @@ def _summarize_at_desired(workload: Workload) -> str:
     index = workload.at(workload.desired)
     recalled = say.format_share(float(workload.figures[index, RECALLED]))
     minutes = _format_figure(MINUTES, float(workload.figures[index, MINUTES]))
-    text = f"Optimized, you would remember {recalled} in {minutes} minutes a day"
+    optimized = "FSRS on and optimized" if workload.is_fsrs_off else "optimized parameters"
+    text = f"With {optimized}, you would remember {recalled} in {minutes} minutes a day"
     current = workload.current_figures
     if current is None:
         return f"{text}."
@@ -868,15 +875,18 @@ def _version_note(workload: Workload) -> str:
 
 
 def _figures_by_version_sentence(workload: Workload) -> str:
-    """Say which figures are FSRS-7's and which FSRS-6's if some presets run FSRS-7."""
+    """Say which figures are for FSRS-7 and which for FSRS-6 if some presets run FSRS-7."""
     if workload.is_fsrs_off:
-        return "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."
+        return "These figures are for FSRS-6, but your Anki will run FSRS-7 once FSRS is on."
     fsrs7_count = len(workload.by_fsrs7)
     preset_count = len(workload.presets)
     presets = ""
     if fsrs7_count != preset_count:
-        presets = f" for {fsrs7_count} of {preset_count} presets"
-    return f"“Today's settings” are FSRS-7's figure{presets}; the other figures are FSRS-6's."
+        presets = f" in {fsrs7_count} of {preset_count} presets"
+    return (
+        f"The row “today's settings” is for FSRS-7{presets}; the figures by desired retention "
+        "are for FSRS-6."
+    )
 
 
 # As tables

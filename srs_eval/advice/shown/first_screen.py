@@ -204,9 +204,9 @@ def _explain_no_cards(excluded: f.ExcludedCards, consequence: str) -> str:
 def _nothing_known_sentence(so_far: _AnswersSoFar) -> str:
     unanswered_findings = so_far.with_evidence(f.Unanswered)
     if not unanswered_findings:
-        return "Nothing can be said."
+        return "srs-eval cannot advise you on this file."
     _, unanswered = unanswered_findings[0]
-    return f"Nothing can be said: {unanswered.reason}."
+    return f"No advice is possible: {unanswered.reason}."
 
 
 # 2 How well do I remember?
@@ -312,7 +312,7 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     answer = _sharing_sentence(finding, sharing, has_new_parameters=has_new_parameters)
     text = answer
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
-        text += f" Keeping {sharing.unit_count} does no harm."
+        text += f" Keeping all {sharing.unit_count} does no harm."
     line = PaneLine(text)
     rows: list[PresetRow] = []
     if sharing.unit_count > 1:
@@ -326,8 +326,8 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
 
 def _describe_pooled(count: int, *, has_new_parameters: bool) -> str:
     if has_new_parameters:
-        return f"Keep your {count} presets. Their parameters can learn from one another."
-    return f"Keep your {count} presets; it is not settled whether they forget alike."
+        return f"Keep your {count} presets, with parameters that take account of one another."
+    return f"Keep your {count} presets; it is not clear whether you forget differently in them."
 
 
 def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_parameters: bool) -> str:
@@ -341,9 +341,9 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
     forget = "forget" if is_sure else "seem to forget"
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"You {forget} alike in your {count} presets: one is enough."
+            return f"You {forget} at much the same rate in your {count} presets: one is enough."
         case Recommendation.SPLIT:
-            return f"You {forget} differently in your {count} presets: keep them apart."
+            return f"You {forget} differently in your {count} presets: keep them separate."
         case Recommendation.POOLED:
             return _describe_pooled(count, has_new_parameters=has_new_parameters)
     return f"Keep your {count} presets. You have too few reviews to compare them."

@@ -27,14 +27,19 @@ from srs_eval.stats.tables import Column, Table
 def _frequency_line(findings: Sequence[Finding]) -> str:
     """Summarize how often to optimize, grouping presets with equal answers.
 
-    Example: "every +25 % of reviews, which is as good as optimizing all the time: Maps; every +10 %
-    of reviews, which is safe for everybody: Words".
+    Example: "after 25 % more reviews, which is as good as optimizing all the time: Maps; after 10 %
+    more reviews, which is safe for everybody: Words".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        answer = f"{finding.recommendation} of reviews, {_frequency_reason(finding)}"
+        answer = f"after {_format_growth(finding)} more reviews, {_frequency_reason(finding)}"
         subjects.setdefault(answer, []).append((finding.subject, ""))
     return say.format_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
+
+
+def _format_growth(finding: Finding) -> str:
+    """Return by how much reviews are to grow until the next time, "25 %"."""
+    return finding.recommendation.removeprefix("every +")
 
 
 def _frequency_reason(finding: Finding) -> str:
@@ -45,16 +50,16 @@ def _frequency_reason(finding: Finding) -> str:
 
 def _frequency_sentences(finding: Finding) -> list[str]:
     """Return how often is enough, and what that is compared with."""
-    growth = finding.recommendation.removeprefix("every +")
+    growth = _format_growth(finding)
     reason = _frequency_reason(finding)
-    advice = f"Optimize whenever your reviews have grown by {growth}, {reason}."
+    advice = f"Optimize whenever you have {growth} more reviews than the last time, {reason}."
     reviews = format_count(finding.reviews, "review")
     if not get_evidence(finding, f.OptimizationFrequency).costs:
         verb = "is" if finding.reviews == 1 else "are"
-        return [advice, f"{reviews} {verb} too few to tell what is enough for you."]
+        return [advice, f"{reviews} {verb} too few to tell how often you need to."]
     basis = (
-        f"This is compared with optimizing at every +2 %, on the {reviews} after the first "
-        "optimization."
+        f"The comparison is with optimizing after every 2 % more reviews, on the {reviews} after "
+        "the first optimization."
     )
     return [advice, basis]
 
@@ -84,12 +89,12 @@ def _noise_sentences(finding: Finding) -> list[str]:
     if not noisy:
         return [
             f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
-            "days, each would change by less than half as much as it differs between learners."
+            "days, each would change by less than half of its spread among learners."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
-        f"on other days, {pronoun} would change by more than half as much as between learners."
+        f"on other days, {pronoun} would change by more than half of the spread among learners."
     ]
 
 
@@ -112,7 +117,7 @@ def _noise_tables(finding: Finding) -> list[Table]:
 def _hard_line(findings: Sequence[Finding]) -> str:
     """Summarize how the learner uses Hard, such as "used as it should be"."""
     return {
-        "yes": "behaves like Again: press Again for what you have forgotten",
+        "yes": "behaves like Again, so press Again for what you have forgotten",
         "no": "used as it should be",
         "seldom": "pressed too rarely to matter",
         f.CANT_TELL: say.format_cant_tell(findings[0].missing, " whether it behaves like Again"),
@@ -122,15 +127,21 @@ def _hard_line(findings: Sequence[Finding]) -> str:
 def _hard_sentences(finding: Finding) -> list[str]:
     """Return whether Hard behaves like Again, and how often it is pressed."""
     share = format_percent(get_evidence(finding, f.HardButton).share)
-    sentences = [f"Hard, {share} of your answers to reviews: {_hard_line([finding])}."]
+    judgement = {
+        "yes": "It behaves like Again, so press Again for what you have forgotten",
+        "no": "You use it as it should be used",
+        "seldom": "That is too rare to matter",
+        f.CANT_TELL: say.capitalize(_hard_line([finding])),
+    }[get_evidence(finding, f.HardButton).conclusion]
+    sentences = [f"You use Hard for {share} of your answers to reviews. {judgement}."]
     learning = get_evidence(finding, f.HardButton).learning
     if learning is not None:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
         sentences.append(
             f"In the {format_count(learning.hard.reviews, 'review')} after a Hard that show how "
-            f"memory grew, you recalled {recalled}; if Hard left your memory unchanged, you would "
-            f"have recalled {unchanged}."
+            f"memory grew, you recalled {recalled}; had Hard left your memory unchanged, it would "
+            f"have been {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
@@ -176,7 +187,7 @@ _STEP_SETTINGS: Mapping[str, str] = {
 _UNKNOWN_REASONS = {
     "few": "too few answers",
     "alike": "the delays hardly vary",
-    "no curve": "recall does not follow the curve",
+    "no curve": "the answers do not fit a forgetting curve",
     "flat": "recall is about the same at all delays",
 }
 
@@ -201,7 +212,7 @@ def _steps_sentences(finding: Finding) -> list[str]:
         ]
         if situations:
             sentences.append(f"{words} {say.join_names(situations)}.")
-    return sentences or ["Can't tell: no card has been answered twice on a day."]
+    return sentences or ["Can't tell: no card was answered twice on the same day."]
 
 
 def _describe_step_change(step: f.StepTiming, desired: str) -> str:
@@ -321,8 +332,8 @@ _ANKI_UNITS = (
 def _preview_sentences(finding: Finding) -> tuple[str]:
     desired = get_evidence(finding, f.ButtonPreview).retention
     return (
-        f"What the buttons would show at the desired retention of {desired:.2f}, for a new card "
-        "and for typical ones that are answered when they are due.",
+        f"What the buttons would show at a desired retention of {100 * desired:.4g} %, for a new "
+        "card and for typical ones that are answered when they are due.",
     )
 
 
@@ -335,7 +346,10 @@ def _preview_tables(finding: Finding) -> list[Table]:
         for card in cards:
             name = f"{card.kind}, {card.interval} d" if card.interval else card.kind
             rows.append((name, *map(_format_anki_interval, card.seconds)))
-        title = f"Buttons by {candidate} at {preview.retention:.2f}; Anki fuzzes 3 days and more"
+        title = (
+            f"Buttons with {candidate} at {100 * preview.retention:.4g} %; Anki varies intervals "
+            "of 3 days or more a little"
+        )
         tables.append(make_evidence_table(title, columns, rows))
     return tables
 
@@ -356,8 +370,10 @@ def _format_anki_interval(seconds: float) -> str:
 
 MARKS: Mapping[f.CheckLevel, str] = {"look": "!", "fine": "✓", "not yet": "?"}
 _SHORTEST_PRACTICAL_STEP = 0.25  # minutes; nobody would set a shorter step
-_TWICE_RATIO = 1.75  # times as often as expected, from which it is called "twice as often"
-_FEWER_NEW_CARDS = " Fewer new cards a day (deck options › Daily Limits) leave time for them."
+_TWICE_RATIO = 1.75  # times as many as expected, from which the ratio is shown
+_FEWER_NEW_CARDS = (
+    " Learning fewer new cards a day (deck options › Daily Limits) leaves you time to catch up."
+)
 _NEGLIGIBLE_GAIN = 0.02  # recall above expectation that does not matter
 
 
@@ -436,6 +452,8 @@ def describe_check(check: f.Check) -> str:
         case "leeches":
             return "Cards forgotten too often: too few reviews to say"
         case "suspended":
+            if check.count == check.total == 1:
+                return "Your only card is suspended"
             count = "All" if check.count == check.total else f"{check.count:,} of"
             verb = "is" if check.count == 1 else "are"
             return f"{count} {format_count(check.total, 'card')} {verb} suspended"
@@ -487,9 +505,9 @@ def _explain_check(check: f.Check) -> list[str]:
             ]
         case "ignored cards":
             return [
-                f"“Ignore cards reviewed before” is {check.ignore_date}, and you began all its "
-                "cards before that date, so Optimize has no reviews to learn from. Empty it in the "
-                "deck options (FSRS)."
+                f"“Ignore cards reviewed before” is {check.ignore_date}, and you began all cards "
+                "of this preset before that date, so Optimize has no reviews to learn from. Empty "
+                "it in the deck options (FSRS)."
             ]
         case "steps" if check.timing is not None:
             return [_explain_step(check, check.timing)]
@@ -527,8 +545,8 @@ def _explain_leeches(check: f.Check) -> str:
     worst = check.leeches[0]
     return (
         f"You forgot the worst card {worst.lapses} of {worst.reviews} times; {worst.usual:.1f} "
-        "times would be usual after such intervals. About 2 % of the cards named here are no "
-        "leeches and were only unlucky. Rewrite your leeches, or suspend them."
+        "times would be usual after such intervals. About 2 % of the cards listed here are not "
+        "leeches, just unlucky. Rewrite your leeches, or suspend them."
     )
 
 
@@ -603,8 +621,8 @@ def _explain_old_cards(check: f.Check) -> str:
     probability = say.round_down_percent(check.probability)
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
-        f"Of 100 old cards{preset} you recalled {estimate} than expected ({most} to {least}). The "
-        f"chance that you recall over 3 fewer than expected is {probability} %."
+        f"For every 100 old cards{preset}, you recalled {estimate} than expected ({most} to "
+        f"{least}). The chance that you recall over 3 fewer than expected is {probability} %."
     )
     if check.level == "look":
         explanation += (
@@ -631,7 +649,9 @@ def _describe_old_cards(check: f.Check) -> str:
         fewer = _count_shown_shortfall(check)
         return f"Old cards: you probably forget {fewer} points more than expected"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
-        return "Old cards: you forget twice as many as expected"
+        ratio = round((1 - check.recalled.estimate) / (1 - check.expected))
+        times = "twice" if ratio == 2 else f"{ratio} times"
+        return f"Old cards: you forget {times} as many as expected"
     return f"Old cards: {_describe_recall(check)}"
 
 
@@ -650,13 +670,13 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "like Again":
         return "You probably press Hard for cards that you have forgotten"
     if _may_hide_forgetting(check):
-        return f"Hard ({share} of answers) may hide forgetting"
+        return f"You may be pressing Hard ({share} of answers) for cards you forgot"
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"
     if check.problem == "seldom":
         return f"You press {name} too rarely for it to matter"
     if check.problem == "too many":
-        return f"You forget {share}: too many"
+        return f"You forget {share}: too much"
     if check.level == "look":
         return f"After {name}: {_describe_recall(check)}"
     if check.level == "fine":

@@ -45,14 +45,14 @@ _RETENTION_WORDS = {
 """Words for each conclusion, in the order of the line: what may call for action comes first."""
 _PROBABLY_LESS = "less than desired, but perhaps not by much"
 _PROBABLY_MORE = "more than desired, but perhaps not by much"
-_HARD_CONDITION = "unless Hard hides forgetting"
+_HARD_CONDITION = "unless you press Hard for cards you forgot"
 _MIN_POINTS_LEFT = 0.5  # percentage points without a cause that are mentioned
 _MUCH_HARD = 0.1  # share of Hard from which it is mentioned where no retention is asked for
 
 _CAUSE_CLAUSES = {
     f.RetentionCause.SHORTEST_INTERVAL: "because no interval is shorter than one day",
-    f.RetentionCause.SCHEDULED_FOR_LESS: "because Anki scheduled cards for less",
-    f.RetentionCause.SCHEDULED_FOR_MORE: "because Anki scheduled cards for more",
+    f.RetentionCause.SCHEDULED_FOR_LESS: "because Anki aimed at a lower retention",
+    f.RetentionCause.SCHEDULED_FOR_MORE: "because Anki aimed at a higher retention",
     f.RetentionCause.LATE: "because cards came late",
     f.RetentionCause.EARLY: "because cards came early",
     f.RetentionCause.EXPECTED_TOO_MUCH: "because FSRS expected too much",
@@ -135,9 +135,9 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     retention = get_evidence(finding, f.Retention)
     recalled = retention.groups[0].recalled
     expected = format_percent(retention.groups[0].expected)
-    interval = "no interval: all on one day"
+    interval = "no range: all reviews are on one day"
     if not say.has_enough_to_show(recalled):
-        interval = "too few for an interval"
+        interval = "too few for a range"
     elif math.isfinite(recalled.half_width):
         low, high = say.format_share_bounds(recalled, 1)
         interval = f"95 %: {low} to {high}"
@@ -152,7 +152,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.desired is None:
         reason = "The desired retention is unknown."
         if retention.fsrs_is_off:
-            reason = "FSRS is off, so no desired retention is in force."
+            reason = "FSRS is off, so there is no desired retention."
         return [f"{say.capitalize(figures)}. {reason}", expectation]
     conclusion = say.capitalize(_describe_conclusion(retention))
     answer = f"{conclusion}: {figures} and asked for {format_percent(retention.desired)}."
@@ -166,7 +166,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     explained = sum(part.gap.estimate for part in retention.parts)
     unexplained = 100 * (recalled.estimate - retention.desired - explained)
     if abs(unexplained) >= _MIN_POINTS_LEFT:
-        causes.append(f"{say.format_signed(unexplained, 1)} without a certain cause")
+        causes.append(f"{say.format_signed(unexplained, 1)} unexplained")
     sentences = [answer, f"The difference, in percentage points: {', '.join(causes)}."]
     causes_in_schedule = _SCHEDULING.intersection(part.cause for part in retention.parts)
     if f.RetentionCause.SHORTEST_INTERVAL in causes_in_schedule:
@@ -243,7 +243,9 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
             missing = say.format_missing_data(finding.missing)
             answer = f"Can't tell yet: it {missing} with about the same prediction."
     else:
-        says = "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When it says"
+        says = (
+            "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When FSRS says"
+        )
         answer = f"{says} {_calibration_line([finding])}."
     overall = calibration.overall
     reviews = format_count(overall.recalled.reviews, "usable review")
@@ -252,7 +254,7 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
     expects = "would have expected" if calibration.fsrs_is_off else "expected"
     sentences = [
         answer,
-        f"Over all {reviews} it {expects} {expected}, and you recalled {recalled}.",
+        f"Over all {reviews}, FSRS {expects} {expected}, and you recalled {recalled}.",
     ]
     if not calibration.fsrs_is_off:
         sentences.append("The current parameters may have been fitted to these reviews.")
@@ -295,16 +297,39 @@ def _months_line(findings: Sequence[f.Finding]) -> str:
 
 def _months_sentences(finding: f.Finding) -> list[str]:
     """Return how the last month was, and how its log loss differs from the months before."""
-    answer = f"{say.format_month(finding.subject)}: {_months_line([finding])}."
+    answer = f"{_describe_last_month(finding)}."
     if finding.interval is None:
         return [answer]
-    difference = say.format_difference_with_range(finding.interval, 3)
+    if say.differs(finding.interval.estimate):
+        difference = say.format_difference_with_range(finding.interval)
+        comparison = f"{difference} than in the months before"
+    else:
+        comparison = f"the same as in the months before {say.format_interval(finding.interval)}"
     return [
         answer,
-        f"The log loss of FSRS-6 on its {format_count(finding.reviews, 'review')} is "
-        f"{difference} than that of the months before.",
-        "The more you recall, the lower the log loss is anyway.",
+        f"The log loss of FSRS-6 on its {format_count(finding.reviews, 'review')} is {comparison}.",
+        "Log loss also falls when you simply recall more.",
     ]
+
+
+def _describe_last_month(finding: f.Finding) -> str:
+    """Say how the last month was.
+
+    Example: "In October 2024, you were less predictable than before: you recalled 81.2 %, and
+    FSRS-6 expected 88.3 %".
+    """
+    months = get_evidence(finding, f.Months)
+    month = say.format_month(finding.subject)
+    if finding.missing is not None or months.conclusion == f.CANT_TELL:
+        return f"{month}: {_months_line([finding])}"
+    preposition = "On" if month.startswith("days") else "In"
+    answer = f"{preposition} {month}, you were {_PREDICTABILITY_WORDS[months.conclusion]}"
+    if not months.tells_recall:
+        return answer
+    last_month = months.months[-1]
+    recalled = format_percent(last_month.recalled.estimate)
+    expected = format_percent(last_month.predicted)
+    return f"{answer}: you recalled {recalled}, and FSRS-6 expected {expected}"
 
 
 def _months_tables(finding: f.Finding) -> list[Table]:
@@ -333,9 +358,10 @@ def _months_tables(finding: f.Finding) -> list[Table]:
 
 _DAYS_SHOWN = 14
 _USUAL_RECALL = 0.9  # usual recall of the cards by which a state is put into words
+_EFFECT_TOPICS = {"day": "your day", "hour": "the time of day", "session": "a session's length"}
 _EFFECT_WORDS = {  # by question: the subject of the sentence, and what is known
-    "day": ("Your day", "knowing how it goes"),
-    "hour": ("The time of day", "knowing it"),
+    "day": ("Whether you are having a good or bad day", "knowing how your day goes"),
+    "hour": ("The time of day", "knowing the time"),
     "session": ("The length of a session", "counting the day's reviews"),
 }
 
@@ -343,12 +369,12 @@ _EFFECT_WORDS = {  # by question: the subject of the sentence, and what is known
 def _effect_line(findings: Sequence[f.Finding]) -> str:
     """Summarize what it is worth to know the day, the hour or the session.
 
-    Example: "hardly matters: knowing how it goes saves 2.1 % (1.5 to 2.7 %) of FSRS-6's error".
+    Example: "hardly matters: knowing the time would reduce FSRS-6's error by 2.1 % (1.5 to 2.7 %)".
     """
     (finding,) = findings
     effect = get_evidence(finding, f.DayEffect)
     if effect.worth is None:
-        return "is unknown, this source has no clock times"
+        return "cannot be judged, because this file has no times of day"
     if finding.missing is not None:
         return say.format_cant_tell(finding.missing, " whether it matters")
     estimate = f"{100 * effect.worth.estimate:.1f}".replace("-", "−")
@@ -356,24 +382,30 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
     high = format_percent(effect.worth.high).replace("-", "−")
     _, knowledge = _EFFECT_WORDS[finding.question]
     return (
-        f"{effect.conclusion}: {knowledge} saves {estimate} % ({low} to {high}) of FSRS-6's error"
+        f"{effect.conclusion}: {knowledge} would reduce FSRS-6's error by {estimate} % "
+        f"({low} to {high})"
     )
 
 
 def _effect_sentences(finding: f.Finding) -> list[str]:
     """Return whether the effect matters, its size in log loss, and what that means."""
-    # "Your day hardly matters", but "Your day: can't tell yet whether it matters"
-    colon = "" if finding.missing is None else ":"
-    subject, _ = _EFFECT_WORDS[finding.question]
-    answer = f"{subject}{colon} {_effect_line([finding])}."
+    subject, knowledge = _EFFECT_WORDS[finding.question]
+    answer = f"{subject} {_effect_line([finding])}."
+    if finding.missing is not None:
+        what = f" whether {_EFFECT_TOPICS[finding.question]} matters"
+        answer = f"{say.capitalize(say.format_cant_tell(finding.missing, what))}."
     if finding.interval is None or math.isnan(finding.interval.half_width):
         return [answer]
     reviews = format_count(finding.reviews, "evaluated review")
-    _, knowledge = _EFFECT_WORDS[finding.question]
+    if say.differs(finding.interval.estimate):
+        difference = say.format_difference_with_range(finding.interval)
+        change = f"makes the log loss of {reviews} {difference}"
+    else:
+        interval = say.format_interval(finding.interval)
+        change = f"leaves the log loss of {reviews} the same {interval}"
     return [
         answer,
-        f"{say.capitalize(knowledge)} makes the log loss of {reviews} "
-        f"{say.format_difference_with_range(finding.interval)}.",
+        f"{say.capitalize(knowledge)} {change}.",
         "That can be known only afterwards, so no scheduler can use it.",
     ]
 
@@ -388,23 +420,39 @@ def days_table(days: Sequence[f.DayState], title: str = "Your state day by day")
 def _today_line(findings: Sequence[f.Finding]) -> str:
     """Summarize the state of the last day.
 
-    Example: "more forgotten than usual since 2024-10-01: of cards recalled at 90 % otherwise,
-    about 81 %".
+    Example: "more forgotten than usual since 2024-10-01: where you would usually recall 90 % of
+    cards, you recalled about 81 %".
     """
     states = get_evidence(findings[0], f.DayStates)
-    # A state is added to the logit of recall.
-    logit = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + states.days[-1].state.estimate
-    recalled = format_percent(1 / (1 + math.exp(-logit)), 0)
-    effect = f"of cards recalled at 90 % otherwise, about {recalled}"
+    effect = _describe_state(states)
     if states.conclusion == "as usual":
         return f"as usual: {effect}"
     return f"{states.conclusion} than usual since {states.since}: {effect}"
 
 
+def _describe_state(states: f.DayStates) -> str:
+    """Say what the state of the last day does to recall.
+
+    Example: "where you would usually recall 90 % of cards, you recalled about 81 %".
+    """
+    # A state is added to the logit of recall.
+    logit = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + states.days[-1].state.estimate
+    recalled = format_percent(1 / (1 + math.exp(-logit)), 0)
+    return f"where you would usually recall 90 % of cards, you recalled about {recalled}"
+
+
 def _today_sentences(finding: f.Finding) -> list[str]:
     """Return how the last day went."""
-    last_day = get_evidence(finding, f.DayStates).days[-1].name
-    return [f"On {last_day}, when you last reviewed, {_today_line([finding])}."]
+    states = get_evidence(finding, f.DayStates)
+    last_day = states.days[-1].name
+    comparison = "as much as usual"
+    if states.conclusion != "as usual":
+        comparison = f"{states.conclusion.removesuffix(' forgotten')} than usual"
+        if states.since != last_day:
+            comparison += f", as you had done since {states.since}"
+    return [
+        f"When you last reviewed ({last_day}), you forgot {comparison}: {_describe_state(states)}."
+    ]
 
 
 def _today_tables(finding: f.Finding) -> list[Table]:
@@ -484,7 +532,7 @@ def render_retention(
     elif desired is None:
         hard_line = _warn_of_hard(list(retentions.values()), checks, _MUCH_HARD)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
-        hard_line = PaneLine("Probably less: Hard hides forgetting (see 5).", "look")
+        hard_line = PaneLine("Probably less: you press Hard for cards you forgot (see 5).", "look")
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         summary = _too_few_line(
             overall.recalled.reviews,
@@ -568,8 +616,8 @@ def _warn_of_hard(
     if share < least_share:
         return None
     return PaneLine(
-        f"Hard ({say.format_share(share)} of answers) may hide forgetting: press Again for what "
-        "you forgot.",
+        f"You may be pressing Hard ({say.format_share(share)} of answers) for cards you forgot: "
+        "press Again for those.",
         "not yet",
     )
 
@@ -614,7 +662,9 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
     if of_excluded_cards:
         return PaneLine(f"Only {format_held_out_count(reviews)}: too few.", "not yet")
     if is_held_out:
-        return PaneLine(f"Only {format_count(reviews, 'held-out review')}: too few.", "not yet")
+        return PaneLine(
+            f"Only {format_count(reviews, 'review')} could be checked: too few.", "not yet"
+        )
     count = format_count(reviews, "review")
     text = f"Only {count} came a day or more after the card's last one: too few."
     return PaneLine(text, "not yet")
@@ -669,7 +719,7 @@ def _explain_shortfall(
     clauses = [_describe_part(part, desired) for part in parts]
     unexplained = short - sum(_count_points(part, desired) for part in parts)
     if unexplained >= f.NEGLIGIBLE_POINTS:
-        clauses.append(f"{unexplained} points have no certain cause")
+        clauses.append(f"{unexplained} points are unexplained")
     return PaneLine(f"{say.capitalize('; '.join(clauses))}.", level)
 
 
@@ -716,7 +766,7 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
         case f.RetentionCause.LATE:
             return f"late reviews cost {points}"
         case f.RetentionCause.EXPECTED_TOO_MUCH:
-            return f"FSRS expected {points} too much"
+            return f"FSRS's estimate was {points} too high"
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
                 "one day, the shortest interval, is too long for many young cards and costs "

@@ -26,7 +26,7 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.POOLED: "optimized, pulled towards one set",
     f.SHARED: "one set for all presets",
     f.ONE_FOR_ALL: "one set for all presets, plain fit",
-    f.TAUGHT: "made for few reviews",
+    f.TAUGHT: "suited to few reviews",
     f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
 }
@@ -35,7 +35,7 @@ _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
     Recommendation.OPTIMIZE: "optimize",
     Recommendation.POOLED: "paste new parameters",
     Recommendation.ONE_LINE: "paste the same new parameters",
-    Recommendation.TAUGHT: "paste parameters made for few reviews",
+    Recommendation.TAUGHT: "paste parameters suited to few reviews",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 and optimize",
     Recommendation.DEFAULTS: "use the defaults",
     Recommendation.LEFT_OUT: "repair",
@@ -56,7 +56,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
         "paste the parameters below, which several presets share, into this preset"
     ),
     Recommendation.TAUGHT: (
-        "paste the parameters below, which are made for few reviews, into this preset"
+        "paste the parameters below into this preset: they are suited to few reviews"
     ),
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
@@ -71,7 +71,7 @@ _CHANGES: Mapping[str, str] = {
     f.RECENCY: "optimizing",
     f.POOLED: "pasting new parameters",
     f.SHARED: "pasting new parameters",
-    f.TAUGHT: "pasting parameters made for few reviews",
+    f.TAUGHT: "pasting parameters suited to few reviews",
     f.FSRS_7: "changing to FSRS-7",
     f.DEFAULTS: "going back to the defaults",
 }
@@ -83,12 +83,13 @@ _TAUGHT_SENTENCE = (
     f"{say.OPTIMIZE_OVERWRITES}"
 )
 _STILL_ADVISED_SENTENCE = (
-    "Earlier it was likely to help, and your reviews since then are not clearly against it."
+    "This change was likely to help earlier, and your reviews since then do not clearly contradict "
+    "that."
 )
 _TOO_FEW_TO_FIT_SENTENCE = (
     "Leave the parameters as they are: you have too few reviews for Anki to fit others to them."
 )
-_CLAIM = "that it predicts your future reviews better"
+_CLAIM = "that this improves the predictions of your future reviews"
 _CLAIM_OF_KEEPING = "that a change would gain you next to nothing"
 
 
@@ -141,7 +142,7 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how sure the recommendation is: "●●●●○ likely, 88 %".
 
     If nothing is to be changed because a change is not likely to help, the chance is that of the
-    change: "●●●○○ could go either way, 74 % that optimizing helps". While FSRS is off, the
+    change: "●●●○○ not sure, 74 % chance that optimizing helps". While FSRS is off, the
     recommendation is compared with FSRS's defaults.
     """
     finding = findings[0]
@@ -156,14 +157,15 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     certainty = say.format_certainty(probability, has_to_choose=_has_to_choose(finding, evidence))
     claim = ""
     if not finding.parameters and not is_of_keeping:
-        claim = f" that {_CHANGES[evidence.compared_candidate]} helps"
+        claim = f"that {_CHANGES[evidence.compared_candidate]} helps"
+    chance = f" chance {claim}" if claim else ""
     if evidence.fsrs_is_off:
-        return f"{certainty}{claim} once FSRS is on"
+        return f"{certainty}{chance} once FSRS is on"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
     if f.lacks_own_evidence(finding):
-        return f"{_population_certainty(probability)}{claim}"
-    return f"{say.format_dots(probability)} {certainty}{claim}"
+        return _population_certainty(probability, claim)
+    return f"{say.format_dots(probability)} {certainty}{chance}"
 
 
 def _has_to_choose(finding: f.Finding, evidence: f.PresetParameters) -> bool:
@@ -202,7 +204,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (_TOO_FEW_TO_FIT_SENTENCE, *_caveats(evidence))
     instruction = INSTRUCTIONS[finding.recommendation]
     if finding.recommendation == Recommendation.OPTIMIZE and not evidence.is_known:
-        instruction = "if you use FSRS, let it optimize its parameters"
+        instruction = "if you use FSRS, optimize its parameters"
     is_keep = finding.recommendation == Recommendation.KEEP
     change = _CHANGES[evidence.compared_candidate]
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
@@ -211,7 +213,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if is_of_keeping and rejected_chance is not None:
         claim = f"that {change} would gain you next to nothing"
     if not is_of_keeping and not finding.parameters:
-        claim = f"that {change} predicts your future reviews better"
+        claim = f"that {change} improves the predictions of your future reviews"
     if not is_keep and not finding.parameters:
         if finding.recommendation in _PASTED:  # there is nothing below that could be pasted
             instruction = INSTRUCTIONS[Recommendation.KEEP]
@@ -224,10 +226,10 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         instruction += f": {change} could {outcome}"
     if evidence.fsrs_is_off:
         if not is_of_keeping:
-            claim += " than FSRS's defaults"
-        instruction = f"once FSRS is on: {instruction}"
+            claim += " compared with FSRS's defaults"
+        instruction = f"once FSRS is on, {instruction}"
     if f.lacks_own_evidence(finding):
-        certainty = f"{_population_certainty(probability)} {claim}"
+        certainty = _population_certainty(probability, claim)
     else:
         has_to_choose = _has_to_choose(finding, evidence)
         certainty = say.format_certainty(probability, claim, has_to_choose=has_to_choose)
@@ -239,8 +241,8 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         sentences.append(_TAUGHT_SENTENCE)
     if rejected_chance is not None:
         sentences.append(
-            "Parameters made for few reviews might predict you better: the chance is "
-            f"{say.round_down_percent(rejected_chance)} %, too little to advise them."
+            "Parameters suited to few reviews might predict better: the chance is "
+            f"{say.round_down_percent(rejected_chance)} %, too low to recommend them."
         )
     return (*sentences, *_caveats(evidence))
 
@@ -274,12 +276,16 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
     return (
         f"{say.capitalize('; '.join(recommendations))}.",
         f"Over all presets, “{candidate_name(best.name)}” predicts best: its log loss is "
-        f"{best.log_loss.estimate:.4f} on {reviews} that no candidate had seen.",
+        f"{best.log_loss.estimate:.4f} on {reviews} that none of the parameters were fitted to.",
     )
 
 
-def _population_certainty(probability: float) -> str:
-    return f"judging by other people, {say.round_down_percent(probability)} %"
+def _population_certainty(probability: float, claim: str = "") -> str:
+    """Format a probability that other people's reviews give: "judging by other people, 88 %"."""
+    percent = f"{say.round_down_percent(probability)} %"
+    if claim:
+        return f"judging by other people, the chance {claim} is {percent}"
+    return f"judging by other people, {percent}"
 
 
 def _describe_expected_gain(belief: Belief) -> str:
@@ -309,16 +315,23 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
         and finding.recommendation == Recommendation.KEEP
         and (finding.probability or 0.0) >= f.SURE
     ):
-        return "There is next to nothing new to learn from: a fit today would be the same."
+        return (
+            "There is next to nothing new to learn from: optimizing today would give the same "
+            "parameters."
+        )
     if candidate.difference is None:
-        return f"You have too few unseen reviews. Judging by {population}, {expected}."
+        too_few = "You have too few reviews to test this."
+        if evidence.is_fitted:
+            too_few = "Too few of your reviews are known to be newer than your parameters."
+        return f"{too_few} Judging by {population}, {expected}."
     name = candidate_name(candidate.name)
     difference = say.format_log_loss_difference(
-        candidate.difference, "unseen review", f" than {reference}"
+        candidate.difference, "held-out review", f" than {reference}"
     )
+    article = "" if difference.startswith("the ") else "a "
     return (
-        f"On your own reviews, “{name}” has a {difference}. Judging by this and by {population}, "
-        f"{expected}."
+        f"On your own reviews, “{name}” has {article}{difference}. Judging by this and by "
+        f"{population}, {expected}."
     )
 
 
@@ -326,17 +339,18 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     caveats = []
     if evidence.excluded_majority:
         caveats.append(
-            f"Most of what you reviewed is {evidence.excluded_majority}, so presets cannot be "
-            "evaluated."
+            f"Most of the cards that you reviewed are {evidence.excluded_majority}, so presets "
+            "cannot be evaluated."
         )
     elif not evidence.is_known:
         caveats.append(
-            "The file does not say which parameters you use, so the defaults are used here."
+            "The file does not say which parameters you use, so the comparison is with FSRS's "
+            "defaults."
         )
     if evidence.search:
         caveats.append(
-            f"Anki optimizes this preset on the cards that {evidence.search!r} finds; here, all "
-            "of its cards that are not suspended count."
+            f"Anki optimizes this preset on the cards found by the search “{evidence.search}”; "
+            "srs-eval uses all of the preset's cards that are not suspended."
         )
     return tuple(caveats)
 
@@ -380,7 +394,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
     elif evidence.is_fitted:
         current_name = "current"
     else:
-        current_name = "FSRS's defaults, in force"
+        current_name = "FSRS's defaults (current)"
     rows = []
     for candidate in evidence.candidates:
         if candidate.name == f.DEFAULTS and not evidence.is_fitted:
@@ -395,10 +409,10 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
             else f"{say.round_down_percent(candidate.belief.probability)} %",
         )
         rows.append(row)
-    reviews = f"{format_count(finding.reviews, 'review')} that no candidate had seen"
+    reviews = f"{format_count(finding.reviews, 'review')} that none of these were fitted to"
     if evidence.is_fitted and finding.reviews:
         first = f"the first {format_count(finding.reviews, 'review')}"
-        reviews = f"{first} since these parameters were set, which no candidate had seen"
+        reviews = f"{first} since these parameters were set"
     difference = log_loss_difference("minus current")
     columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, "better in")
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
@@ -412,11 +426,15 @@ _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.POOLED: "a set for each, pulled towards the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
-    Recommendation.KEEP_SHARED: "You forget alike in your {units}: one set of parameters is enough",
+    Recommendation.KEEP_SHARED: (
+        "You forget at much the same rate in your {units}: one set of parameters is enough"
+    ),
     Recommendation.SPLIT: (
         "You forget differently in your {units}: each needs parameters of its own"
     ),
-    Recommendation.POOLED: "Give each of your {units} parameters pulled towards the others'",
+    Recommendation.POOLED: (
+        "In each of your {units}, use parameters that are pulled towards those of the others"
+    ),
 }
 """Sentences that get their certainty in brackets at the end."""
 
@@ -449,8 +467,8 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     evidence = f.get_evidence(finding, f.Sharing)
     if evidence.conclusion == f.RUNS_FSRS_7:
         return (
-            "Whether presets that run FSRS-7 could share parameters is unknown: what presets "
-            "share is computed for FSRS-6.",
+            "Whether presets that run FSRS-7 could share parameters is unknown: srs-eval can "
+            "check this only for FSRS-6.",
         )
     if evidence.unit_count == 1:
         return (describe_single_preset(finding),)
@@ -465,7 +483,10 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         claim = "that separate ones would gain you next to nothing"
     sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]
     if finding.recommendation == Recommendation.POOLED:
-        sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
+        sentences.append(
+            "On average, this lowers log loss by 0.005 if presets differ, and raises it by 0.0003 "
+            "if they do not."
+        )
     if evidence.groups and len(evidence.groups) not in (1, evidence.unit_count):
         groups = "; ".join(map(say.join_names, evidence.groups))
         sentences.append(
