@@ -585,7 +585,7 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
     pane = build_screen([finding]).panes[0]
     assert (pane.summary.text, pane.summary.right_text) == ("Change nothing.", "it hardly matters")
     text = render_text(FirstScreen((pane,), ()))
-    assert "Optimizing would hardly change how well FSRS predicts you." in text
+    assert "Optimizing would hardly change how well FSRS predicts your answers." in text
     assert "optimizing would hardly matter (" in sentences(finding)[0]
     assert line([finding]) == "it hardly matters"
 

@@ -242,11 +242,17 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.EMPTY_IGNORE_DATE:
             yield "Deck options › FSRS › Ignore cards reviewed before", ""
         case ActKind.FIT_FSRS:
-            beside = _FSRS_BESIDE_SCHEDULER.get(
-                act.scheduler_verdict, "Whether FSRS would predict you better is not settled."
+            yield (
+                _FSRS_BESIDE_SCHEDULER.get(
+                    act.scheduler_verdict,
+                    "Whether FSRS would predict your answers better is not settled.",
+                ),
+                "",
             )
-            text = f"{beside} If you try it in Anki, paste the parameters fitted to your reviews."
-            yield text, "y copies the parameters"
+            yield (
+                "If you try it in Anki, paste the parameters fitted to your reviews.",
+                "y copies the parameters",
+            )
         case ActKind.CHANGE_TO_FSRS:
             yield (
                 "Anki has FSRS. Paste the parameters fitted to your reviews.",
@@ -282,8 +288,10 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 
 
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
-    "as good": "FSRS would predict you about as well.",
-    "better": "FSRS would predict you better, but so far no better than guessing your average.",
+    "as good": "FSRS would predict your answers about as well.",
+    "better": (
+        "FSRS would predict your answers better, but so far no better than guessing your average."
+    ),
 }
 _CLAIMS: Mapping[ActKind, str] = {
     ActKind.TURN_FSRS_ON: (

@@ -102,7 +102,7 @@ def describe_doubt(finding: f.Finding) -> str:
     """
     change = say.capitalize(_CHANGES[_compared_candidate(finding).name])
     if finding.hardly_matters:
-        return f"{change} would hardly change how well FSRS predicts you."
+        return f"{change} would hardly change how well FSRS predicts your answers."
     belief = _compared_belief(finding)
     helped = say.round_down_percent(belief.probability)
     return f"{change} may help or do harm: the chance that it helps at all is {helped} %."
