@@ -1191,6 +1191,6 @@ def test_golden_results_of_a_batch_are_the_references(tmp_path: Path) -> None:
         if too_few_reviews:
             assert sorted(read_lines(tmp_path / "skipped" / f"{name}.jsonl")) == too_few_reviews
     printed = " ".join(done.stdout.split())
-    left_out = "Left out of the means: 1 user (111): "
+    left_out = "The means leave out 1 user (111): "
     assert f"{left_out}deleted cards are left out by SM2" in printed
     assert f"{left_out}models of another table evaluate fewer of their reviews." in printed

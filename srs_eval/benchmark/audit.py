@@ -113,11 +113,11 @@ class _Pair:
         if self.tuned.estimate > 0:
             if enough_users and self.tuned.low > 0:
                 return "turned round"
-            return "behind, not surely"
+            return "behind, not clearly"
         was_sure = self.published.high < 0
         is_sure = self.tuned.high < 0
         if enough_users and was_sure and not is_sure:
-            return "no sure lead any more"
+            return "no longer clear"
         return "kept"
 
 

@@ -549,7 +549,8 @@ def compare(
         raise NotEnoughData(add_required_amount(log, str(error))) from None
     if not answers:
         raise NotEnoughData(
-            f"to say where you stand, srs-eval needs {MIN_EVALUATED_REVIEWS} evaluated reviews"
+            f"to compare you with other people, srs-eval needs {MIN_EVALUATED_REVIEWS} evaluated "
+            "reviews"
         )
     if json != "-" and is_summary:
         _show_comparison(questions.QuestionContext(log, context, equivalence), answers, console)
@@ -623,7 +624,7 @@ def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughD
     reason = explain_too_few(log, error)
     if reason != str(error) or find_preset_faults(log):
         return NotEnoughData(f"{reason} (`srs-eval inspect` shows which reviews are used)")
-    reason = f"{reason} among those that Anki's optimizer uses"
+    reason = f"{reason} (counting only reviews that Anki's optimizer uses)"
     return NotEnoughData(add_required_amount(log, reason))
 
 
@@ -686,7 +687,7 @@ def workload(
     document = workload_document(estimate) | {"answers": [shown.document(estimate.finding)]}
     console = write_json_and_pick_console(json, document)
     if console:
-        closing_line = f"{DRAWS_NOTE} --preset NAME asks about one preset (docs/workload.md)."
+        closing_line = f"{DRAWS_NOTE} Add --preset NAME for one preset (docs/workload.md)."
         print_answers([estimate.finding], console, closing_line)
     return SUCCESS
 

@@ -80,8 +80,8 @@ app = typer.Typer(
         "token_normalize_func": _normalize_option_name,
     },
     help="Measure how well memory models predict your own forgetting.\n\n"
-    "`srs-eval [PATH]` opens the terminal app. Without a terminal, or with --plain, it does the "
-    "same as `srs-eval run`. It takes the options of `run`.",
+    "`srs-eval [PATH]` opens the terminal app. Without a terminal, or with --plain, --json, "
+    "--csv, --setup or a split of your own, it runs `srs-eval run`, whose options it also takes.",
 )
 
 
@@ -149,8 +149,8 @@ def report(
 app.command(
     name="open",
     hidden=True,
-    help="Open the terminal app. Without a terminal, or with --json, --csv or --setup, do the same "
-    "as `run`.",
+    help="Open the terminal app. Without a terminal, or with --plain, --json, --csv, --setup or a "
+    "split of your own, run `srs-eval run`.",
 )(learner.run)
 for _command in (
     learner.run,
@@ -324,8 +324,8 @@ def _about(
     plain: bool = typer.Option(  # taken off the command line before (`_invoke`)
         False,
         _PLAIN,
-        help="Print plain text, one fact a line, without boxes, bars or symbols. Works with every "
-        "command.",
+        help="Print plain text with one fact per line, without boxes, bars or symbols. Works with "
+        "every command.",
     ),
 ) -> None:
     """Options before a command."""
@@ -351,7 +351,7 @@ sentence says what is wrong and where to look. The command looks for
   - hyperparameters that change nothing;
   - NaN, and probabilities of 0, 1 or beyond;
   - figures that change with the order of reviews, in a second run or in another process;
-  - errors with few reviews, or if all answers are correct or all are wrong;
+  - errors when there are few reviews, or when all answers are correct or all are wrong;
   - changes to the arrays that a model is given.
 
 Options:
@@ -417,8 +417,8 @@ def _show_weights() -> int:
         show("No weights of RWKV were found. If you have some, name them with --weights FILE.")
     show(
         "These are the public files. srs-eval downloads none of them, and knows of no licence for "
-        "them. The users are those of anki-revlogs-10k on whom a file was trained: use another "
-        "file for them."
+        "them. Each file was trained on the users listed beside it (of anki-revlogs-10k): for "
+        "those users, use another file."
     )
     for public_file in PUBLIC_WEIGHTS:
         users = f"users {public_file.trained_users[0]} to {public_file.trained_users[-1]}"

@@ -261,8 +261,8 @@ FallbackUser = Annotated[
         "--fallback_user",
         rich_help_panel=_PROTOCOL,
         help=(
-            "With --partitions: use the whole user's fit for a deck or preset with too few "
-            "reviews to train on."
+            "With --partitions: use the fit to all of the user's training reviews for a deck or "
+            "preset with too few reviews to train on."
         ),
     ),
 ]
@@ -340,7 +340,7 @@ BatchSplit = Annotated[
             "Cut the test folds by time, or deal cards into them at random (cards): models then "
             "predict cards that they were not trained on. Or deal users into parts at random "
             "(users): models of your own with a `pretrain` are first trained on the users of the "
-            "other parts; the folds stay those by time."
+            "other parts; the folds are still cut by time."
         ),
     ),
 ]
@@ -383,7 +383,7 @@ MaxSeqLen = Annotated[
         "--max_seq_len",
         rich_help_panel=_PROTOCOL,
         help=(
-            "Train on histories of up to this many reviews, and keep twice as many of each card."
+            "Train on histories of up to this many reviews, and use at most twice as many per card."
         ),
     ),
 ]
@@ -402,8 +402,8 @@ TrainingSeed = Annotated[
         rich_help_panel=_PROTOCOL,
         min=0,
         help=(
-            "Train with other random numbers: the order of batches and random starts. With 0, they "
-            "are as published."
+            "Use this random seed (order of batches, random starts). With 0, the random numbers "
+            "are the published ones."
         ),
     ),
 ]
@@ -508,7 +508,7 @@ PretrainSeed = Annotated[
         "--seed",
         rich_help_panel=_HOW_IT_RUNS,
         min=0,
-        help="After `pretrain`: train with other random numbers.",
+        help="After `pretrain`: use this random seed.",
     ),
 ]
 PretrainOut = Annotated[
@@ -535,8 +535,8 @@ Label = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
         help=(
-            "End the names of configurations with NAME: FSRS-6-NAME. By default, they end "
-            "with the settings that differ from the defaults: FSRS-6-gamma-0.5."
+            "Add NAME to the names of configurations (FSRS-6-NAME) instead of the settings that "
+            "differ from the defaults (FSRS-6-gamma-0.5)."
         ),
     ),
 ]
@@ -546,7 +546,9 @@ Setup = Annotated[
         "--setup",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="LEDGER",
-        help="Train models with the hyperparameters in an audit's ledger, as NAME-tuned.",
+        help=(
+            "Train models with the hyperparameters in an audit's ledger; their names end in -tuned."
+        ),
     ),
 ]
 Jobs = Annotated[
@@ -815,8 +817,8 @@ Question = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|fsrs-7|models|standing|wrong|all",
         help=(
-            "Answer this question. “all” answers the questions from “parameters” to “retention”, "
-            "and “wrong”; name any other question yourself."
+            "Answer this question. “all” answers parameters, split, often, health, hard, steps, "
+            "noise, retention and wrong; ask for the others by name."
         ),
     ),
 ]
@@ -826,8 +828,8 @@ HasFsrs7 = Annotated[
         "--fsrs-7/--no-fsrs-7",
         rich_help_panel=_HOW_IT_RUNS,
         help=(
-            "Say that your program can run FSRS-7, which Anki cannot yet. By default, config.toml "
-            "decides. Forks of Anki that can are recognised."
+            "Treat your program as able to run FSRS-7, which Anki cannot yet. By default, "
+            "config.toml decides. Forks of Anki that can are recognised."
         ),
     ),
 ]
@@ -856,7 +858,7 @@ Histories = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="N",
         min=1,
-        help="Ask models about at most this many reviews, evenly over time.",
+        help="Ask models about at most this many reviews, spread evenly over time.",
     ),
 ]
 Days = Annotated[

@@ -127,7 +127,7 @@ def check_targets(
     from srs_eval.data.outputs import check_outputs
 
     if files.count("-") > 1:
-        raise InputError("stdout can carry one document: name files for the others.")
+        raise InputError("Only one document can go to stdout: name files for the others.")
     folders = folders or {}
     for form, folder in folders.items():
         if folder == Path("-"):

@@ -234,7 +234,8 @@ def _check_user_split(split: str, *, shard: str | None, predictions: Path | None
         )
     if predictions is not None:
         raise InputError(
-            "--split users and --predictions need two commands, which may share --out."
+            "--split users and --predictions cannot be combined: run two commands, with the same "
+            "--out if you like."
         )
 
 
@@ -282,8 +283,7 @@ def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) 
     absent = sorted(requested - {configuration.name for configuration in configurations})
     if absent:
         raise InputError(
-            f"--redo {absent[0]}: this command does not evaluate this configuration; name it in "
-            "--models, too."
+            f"--redo {absent[0]}: this is not among the models of this command; add it to --models."
         )
     endings = tuple(f" on {name}" for name in requested)
     names = set(requested)
@@ -481,7 +481,8 @@ def pretrain(
     user_count = format_count(len(selected_users), "user")
     say(
         f"{model.name} was trained on {len(sketches):,} of {user_count} of the "
-        f'data set {fingerprint[:8]}. To use them for other users: srs-eval batch --weights "{out}"'
+        f"data set {fingerprint[:8]}. To use these weights for other users, run: "
+        f'srs-eval batch --weights "{out}"'
     )
     return SUCCESS
 
@@ -555,11 +556,14 @@ def _warn_tuned_on(
     if not tuned_users:
         return
     if len(users) == 1:
-        subject = "this user:"
+        subject = "this user"
     else:
         user_count = format_count(len(users), "user")
-        subject = f"{len(tuned_users):,} of {user_count} here: for these,"
-    say(f'"{ledger.path}" was tuned on {subject} figures of tuned models are optimistic; {hint}.')
+        subject = f"{len(tuned_users):,} of {user_count} here"
+    say(
+        f'The set-ups in "{ledger.path}" were tuned on {subject}, for whom figures of tuned models '
+        f"are optimistic; {hint}."
+    )
 
 
 def refuse_anki_rows(flags: ProtocolFlags) -> None:
@@ -717,8 +721,8 @@ def _download(
         target = datasets_folder() / folder
     repo = hub.resolve_repo(target, repo)
     say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({hub_url(repo)}): it "
-        f"{LICENCE_TERMS}."
+        f"{repo} goes to {target}. The licence is between you and the owner of the data "
+        f"({hub_url(repo)}): it {LICENCE_TERMS}."
     )
     fetched_count = 0
     plan = None

@@ -76,7 +76,9 @@ class ProtocolFlags:
         flags = self if is_tuned else replace(self, ledger=None)
         configurations = flags.resolve(name)
         if len(configurations) != 1:
-            raise InputError(f'--reference takes one model; "{name}" means {len(configurations)}.')
+            raise InputError(
+                f'--reference takes one model; "{name}" stands for {len(configurations)}.'
+            )
         return configurations[0]
 
     def with_ledger(self, path: Path | None, models: str) -> ProtocolFlags:
@@ -113,7 +115,7 @@ def build_protocol_flags(protocol: Protocol, *, default: bool, S0: bool) -> Prot
     Raises InputError if both `default` and `S0` are set.
     """
     if default and S0:
-        raise InputError("--default and --S0 exclude each other: leave one out.")
+        raise InputError("--default and --S0 cannot be combined.")
     if default:
         return ProtocolFlags(protocol, "default")
     return ProtocolFlags(protocol, "S0" if S0 else "trained")

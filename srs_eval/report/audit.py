@@ -44,19 +44,19 @@ def _build_lead(audit: Audit) -> list[str]:
         evaluated_on = f"{ranking.reviews_description}, {format_count(ranking.users, 'user')}"
         if ranking.published == ranking.tuned:
             sentence = f"Evaluated on {evaluated_on}: the ranking survives tuning"
-            unsure = [pair for pair in ranking.pairs if pair.verdict == "no sure lead any more"]
+            unsure = [pair for pair in ranking.pairs if pair.verdict == "no longer clear"]
             if unsure:
                 verb = "is" if len(unsure) == 1 else "are"
-                sentence += f", but {format_count(len(unsure), 'lead')} {verb} no longer sure"
+                sentence += f", but {format_count(len(unsure), 'lead')} {verb} no longer clear"
             sentences.append(f"{sentence}.")
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
-            surely = [pair for pair in moved if pair.verdict == "turned round"]
+            reversed_pairs = [pair for pair in moved if pair.verdict == "turned round"]
             sentences.append(
                 f"Evaluated on {evaluated_on}: the ranking does not survive tuning. It was "
                 f"{', '.join(ranking.published)}; now it is {', '.join(ranking.tuned)}. "
                 f"{format_count(len(moved), 'pair')} changed places, "
-                f"{len(surely)} of them for sure."
+                f"{len(reversed_pairs)} of them clearly."
             )
         if ranking.users < MIN_USERS:
             verb = "is" if ranking.users == 1 else "are"
@@ -72,12 +72,12 @@ def _build_lead(audit: Audit) -> list[str]:
     ]
     if better:
         listing = ", ".join(better)
-        sentences.append(f"Better for sure with another set-up than the published one: {listing}.")
+        sentences.append(f"Clearly better with another set-up than the published one: {listing}.")
     for label, tuned in tuned_by_label.items():
         if tuned.not_searched:
             sentences.append(
-                f"{', '.join(tuned.not_searched)} of {label} was not searched: it is 0 as "
-                "published, and numbers are searched on a logarithmic scale."
+                f"{', '.join(tuned.not_searched)} of {label}: not searched, because the published "
+                "value is 0, and numbers are searched on a logarithmic scale."
             )
     on_edge = [
         label

@@ -70,7 +70,7 @@ _FITS_NOTE = (
     "about 60 % as many reviews as are evaluated. "
 )
 _SIZE_NOTE = (
-    "Large collections belong to different people than small ones, so a model's gain over the "
+    "Large collections belong to different people from small ones, so a model's gain over the "
     "average says more than its own log loss. Bands are 99 % intervals."
 )
 _REVIEWS_NOTE = (
@@ -150,9 +150,9 @@ def _describe_users(comparison: Comparison, own_users: bool) -> str:
             f"the {users:,} that they share, evaluated on the same number of reviews."
         )
     if users < comparison.max_users:
-        words += (
-            f" of {comparison.max_users:,}: those that all models share, evaluated on the same "
-            "number of reviews"
+        words = (
+            f"Means over the {users:,} of {format_count(comparison.max_users, 'user')} for whom "
+            "all models were evaluated on the same number of reviews"
         )
     return (
         f"{words}, ± half of the {stats.CONFIDENCE * 100:.0f} % interval, which need not be "
@@ -199,7 +199,7 @@ def _build_means_table(
     metric_name = metric_heading(comparison.metric)
     opponent = comparison.reference or "the best"
     difference = Column(
-        f"{metric_name} to {opponent}",
+        f"{metric_name} vs {opponent}",
         signed=True,
         note="mean paired difference",
         key=f"{metric_name} difference",
@@ -267,7 +267,7 @@ def build_seed_blocks(spreads: Sequence[SeedSpread], metric: str, prefix: str = 
             "of ±",
             digits=1,
             percent=True,
-            note="the spread as a share of half of the interval over users",
+            note="spread as a share of ±",
             key="spread of half-width",
         ),
     )
@@ -311,7 +311,7 @@ def _build_means_picture(comparison: Comparison, prefix: str) -> Picture:
             baselines.append(baseline_lines[0].means[metric].estimate)
     title = f"Mean {metric_heading(metric)} with 99 % intervals"
     if baselines:
-        title += ", the baseline as lines"
+        title += ", with the baseline as lines"
     chart = pictures.interval_chart(labels, series, metric_heading(metric), baselines)
     return Picture(f"{prefix}means", title, chart)
 
@@ -548,14 +548,14 @@ def _build_size_section(comparison: Comparison, prefix: str, chosen: Sequence[in
 
 
 def _build_reviews_section(averages: Sequence[stats.Averages], prefix: str) -> list[Section]:
-    """Return a section on log loss by reviews of the card before; [] if these are unknown."""
+    """Return a section on log loss by earlier reviews of the card; [] if these are unknown."""
     groups = group_by_reviews_before(averages)
     if not groups:
         return []
     curves = _GroupCurves(
         name=f"{prefix}by-reviews-before",
         metric_name=metric_heading("LogLoss"),
-        title="by reviews of the card before",
+        title="by earlier reviews of the card",
         labels=[average.label for average in averages],
         heads=("before", "reviews", "users"),
         starts=[
@@ -565,7 +565,7 @@ def _build_reviews_section(averages: Sequence[stats.Averages], prefix: str) -> l
         drawn=range(len(averages))[:_MAX_LINES],
     )
     ticks = [f"{group.first}" for group in groups]
-    x_label = "reviews of the card before, at least"
+    x_label = "earlier reviews of the card, at least"
     blocks: list[Block] = [_REVIEWS_NOTE]
     for table, series, y_label in curves.list_tables():
         chart = pictures.line_chart(
@@ -692,10 +692,11 @@ def _build_averages_section(averages: Sequence[stats.Averages], prefix: str) -> 
         metric_name = metric_heading(metric)
         if changing:
             blocks.append(
-                f"Places by {metric_name} that change with the averaging: {join_names(changing)}."
+                f"Models whose place by {metric_name} depends on how it is averaged: "
+                f"{join_names(changing)}."
             )
         else:
-            blocks.append(f"No place by {metric_name} changes with the averaging.")
+            blocks.append(f"No model's place by {metric_name} depends on how it is averaged.")
     heads = ["model", *modes, *(f"AUC undefined, {mode}" for mode in modes)]
     rows = []
     for model in averages:

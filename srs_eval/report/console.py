@@ -426,11 +426,13 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
     yield words
     if plan.trainings:
         trainings = format_count(plan.trainings, "training")
-        yield f"before that, {trainings} on other users, for which no time can be foretold"
+        yield f"before that, {trainings} on other users; how long that takes cannot be estimated"
     if plan.damaged_lines:
-        verb = "is" if plan.damaged_lines == 1 else "are"
         lines = format_count(plan.damaged_lines, "damaged line")
-        yield f"{lines} of the journal {verb} ignored and evaluated again"
+        consequence = "are ignored, and their results are computed again"
+        if plan.damaged_lines == 1:
+            consequence = "is ignored, and its result is computed again"
+        yield f"{lines} of the journal {consequence}"
 
 
 @contextmanager
@@ -466,7 +468,7 @@ def _render_ranking(
     table = replace(table, columns=(model, replace(rank, title="#"), *figures))
     lines = render_table(table, width, gap=1)
     if omitted:
-        lines.append(Text(f"{omitted} more: --all-models", "dim"))
+        lines.append(Text(f"{format_count(omitted, 'more model')}: add --all-models", "dim"))
     return Group(*lines, Text(summarize_ranking(group)), "")
 
 
@@ -570,10 +572,11 @@ def render_inspection(inspection: Inspection, width: int | None = 80) -> Rendera
 
     from srs_eval.report.inspection import build_summary_tables, find_largest_groups, limit_rows
 
+    noun = "entry" if inspection.entries_of_deleted_cards == 1 else "entries"
     cards = (
         f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
-        f"{inspection.deleted_cards:,} deleted ones have "
-        f"{inspection.entries_of_deleted_cards:,} entries"
+        f"{format_count(inspection.deleted_cards, 'deleted card')} with "
+        f"{inspection.entries_of_deleted_cards:,} {noun}"
     )
     reviewed = f"{inspection.days:,} days"
     if inspection.date_range:

@@ -87,7 +87,7 @@ def build_results_report(
     available_metrics = dict.fromkeys(name for file in files for name in file.metrics)
     if not available_metrics:
         raise InputError(
-            f'"{paths[0]}": no line holds a metric; name a folder with results of srs-eval or '
+            f'"{paths[0]}": no line contains a metric; name a folder with results of srs-eval or '
             "srs-benchmark."
         )
     metric = find_name("--metric", metric, available_metrics)
@@ -193,7 +193,7 @@ def _describe_omitted_users(comparison: Comparison) -> Iterator[str]:
         ids = join_names([str(user) for user in users], 5)
         who = f"{format_count(len(users), 'user')} ({ids})"
         reason = f"{cause} {join_names(names)}".rstrip()
-        yield f"Left out of the means: {who}: {reason}."
+        yield f"The means leave out {who}: {reason}."
     for sentence in _describe_missing_predictions(comparison.files):
         yield f"{sentence}."
 
@@ -265,7 +265,7 @@ def find_files(option: str, names: str, files: Sequence[ResultFile]) -> list[Res
             raise InputError(f'{option}: there are no results for "{name}", only for {available}.')
         files_by_path |= {file.path: file for file in matching}
     if not files_by_path:
-        raise InputError(f"{option} names no configuration.")
+        raise InputError(f"{option} is empty: name a configuration.")
     return list(files_by_path.values())
 
 
@@ -385,10 +385,10 @@ def _build_lead(comparison: Comparison) -> list[str]:
                 f"{fewest.label} has results of {format_count(len(fewest.users), 'user')}; "
                 "--means each averages over each model's own users"
             )
-        verb = "counts" if users == 1 else "count"
+        verb = "is" if users == 1 else "are"
         sentences.append(
-            f"Only {users:,} of {format_count(comparison.max_users, 'user')} {verb} here, because "
-            f"all models are compared on the same reviews: {reason}."
+            f"Only {users:,} of {format_count(comparison.max_users, 'user')} {verb} included, "
+            f"because all models are compared on the same reviews: {reason}."
         )
     sentences.append(_describe_best(comparison))
     if comparison.reordered_labels:
@@ -404,9 +404,9 @@ def _describe_best(comparison: Comparison) -> str:
     words = metric_heading(comparison.metric)
     if comparison.complete_users < MIN_USERS:
         return (
-            f"Can't tell yet which model may be the best by {words}: "
-            f"{comparison.complete_users} of {format_count(len(comparison.users), 'user')} have it "
-            f"for all models, and fewer than {MIN_USERS} are not enough for 99 % confidence."
+            f"Can't tell yet which model is the best by {words}: all models have this metric for "
+            f"{comparison.complete_users} of {format_count(len(comparison.users), 'user')}, and "
+            f"99 % confidence needs {MIN_USERS}."
         )
     by_reviews, by_users = (
         [
@@ -556,7 +556,8 @@ def _collect_remarks(folder: ResultFolder, role: str) -> str:
     remarks += _describe_missing_predictions(folder.files)
     remarks += folder.unread_files
     remarks += [
-        f"{file.label}: {format_count(file.repeated_lines, 'line')} of a user with an earlier line"
+        f"{file.label}: {format_count(file.repeated_lines, 'line')} not used, because a later line "
+        "is for the same user"
         for file in folder.files
         if file.repeated_lines
     ]

@@ -359,7 +359,7 @@ def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
 
 EXPLANATION_OF_RULES = (
     "“anki” counts what Anki's optimizer uses; “benchmark” counts what the public benchmark keeps. "
-    "Answers about presets use the first, and the ranking of models uses the second."
+    "Answers about presets use the first, and by default the ranking of models uses the second."
 )
 """Why the reviews of one file are counted in two ways."""
 

@@ -79,10 +79,12 @@ from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
-    "anki": "These are the reviews that Anki's optimizer uses{}; a verdict holds for reviews like "
-    "them. An interval that excludes 0 is not enough for a verdict if several differences are "
-    "tested together (by Holm's method), or if there are fewer than 1,000 reviews or 20 days.",
-    "benchmark": "These are the benchmark's reviews{}; a verdict holds for reviews like them. "
+    "anki": "The answers above rest on the reviews that Anki's optimizer uses{}; a verdict holds "
+    "for reviews like them. An interval that excludes 0 is not enough for a verdict if several "
+    "differences are tested together (by Holm's method), or if there are fewer than 1,000 reviews "
+    "or 20 days.",
+    "benchmark": "The answers above rest on the benchmark's reviews{}; a verdict holds for reviews "
+    "like them. "
     "FSRS-6 is fitted to the reviews before each fold.",
 }
 STATE_CLOSING = (
@@ -95,7 +97,7 @@ _PICTURES_NOTE = (
 )
 _LOSS_NOTE = (
     "Skill is the share of the average's loss that a model saves. Reliability is the squared error "
-    "of calibration, and resolution is how well a model tells your reviews apart."
+    "of calibration, and resolution is how well a model separates easy from hard reviews."
 )
 _Series = tuple[str, Sequence[float | FloatArray]]
 """Name and values of a line in a chart: estimates, or (estimate, low end, high end) each."""
@@ -322,7 +324,7 @@ def _estimate_costs(question_context: QuestionContext, *, at_once: bool) -> Work
     try:
         *_, latest = estimates
     except NotEnoughData as error:
-        return f"Too little data to tell what a desired retention costs: {error}."
+        return f"{capitalize(str(error))}."
     except InputError as error:
         # A report may be published, and the path is private.
         return str(error).replace(question_context.log.import_summary.path, "the file")
@@ -391,7 +393,7 @@ def _build_ranking_section(
     table = build_ranking_table(group, own_row, measurements)
     blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:
-        title = "Log loss, the average as a line"
+        title = "Log loss, with the average as a line"
         chart = pictures.ranking_chart(group, own_row)
         blocks.append(Picture(f"{prefix}ranking", title, chart))
     return Section(
@@ -428,9 +430,7 @@ def _build_calibration_pictures(results: Mapping[str, Result]) -> list[Picture]:
     titles = ("predicted", "recalled", "95 % from", "to")
     shares = [Column(title, digits=1, percent=True) for title in titles]
     heads = ("model", "predicted between", "reviews", *shares)
-    table = Table.from_rows(
-        "calibration", "Recalled over predicted recall", heads, rows, brief_rows=()
-    )
+    table = Table.from_rows("calibration", "Recalled against predicted", heads, rows, brief_rows=())
     chart = pictures.calibration_chart(list(graphs.items()), pictures.SMALL_SIZE)
     return [Picture("calibration", "Calibration", chart, table)]
 
@@ -463,7 +463,7 @@ def _build_loss_section(run: Run, lines: Sequence[RankedResult]) -> list[Section
 
 
 def _build_loss_pictures(breakdowns: Mapping[str, LossBreakdown]) -> list[Picture]:
-    """Return pictures of models' losses: by reviews of the card before, and part by part."""
+    """Return pictures of models' losses: by earlier reviews of the card, and part by part."""
     by_reviews = {model: part.by_reviews_before for model, part in breakdowns.items()}
     by_fold = {model: part.by_fold for model, part in breakdowns.items()}
     return [
@@ -471,7 +471,7 @@ def _build_loss_pictures(breakdowns: Mapping[str, LossBreakdown]) -> list[Pictur
             "loss-by-reviews",
             make_loss_by_reviews_table(breakdowns),
             by_reviews,
-            "reviews of the card before, at least",
+            "earlier reviews of the card, at least",
         ),
         *_build_loss_picture(
             "loss-by-history", make_loss_by_fold_table(breakdowns), by_fold, "reviews before"

@@ -121,8 +121,8 @@ class Results(Mapping[str, Result]):
         nearest = difflib.get_close_matches(str(name).lower(), by_lower_name, n=3, cutoff=0.4)
         if nearest:
             names = ", ".join(by_lower_name[lower_name] for lower_name in nearest)
-            return f'There is no result of "{name}". Did you mean {names}?'
-        return f'There is no result of "{name}", only of {", ".join(self.results) or "nothing"}.'
+            return f'There is no result for "{name}". Did you mean {names}?'
+        return f'There is no result for "{name}", only for {", ".join(self.results) or "nothing"}.'
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.results)

@@ -118,7 +118,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
             Column(
                 _RELATIVE_LOSS_HEADING,
                 format_figure=lambda figure: format_relative_loss(figure.value).strip(),
-                note="how much less or more log loss than the average has",
+                note="log loss compared with the average's",
                 minor=True,
                 min_width=_WIDTH_FOR_RELATIVE_LOSS,
             ),
@@ -223,8 +223,8 @@ SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
 }
 """Sort keys of lines by column, in the order in which the app cycles through them.
 
-That of "place" is log loss. When sorted by "place", the app ignores it and shows the ranking in
-sections by verdict."""
+That of "place" is log loss. When sorted by "place", the app ignores this key and shows the
+ranking in sections by verdict."""
 
 
 def make_schedulability_column(measurements: Mapping[str, Measurement]) -> ReportColumn:
@@ -237,7 +237,7 @@ def make_schedulability_column(measurements: Mapping[str, Measurement]) -> Repor
         measurement = measurements.get(line.configuration.name)
         return None if measurement is None else format_verdict(measurement)
 
-    note = "share of reviews after which it cannot, asked for 90 %"
+    note = "share of reviews after which it cannot schedule at 90 %"
     return ReportColumn(
         Column(COLUMN_TITLE, note=note, minor=True, min_width=_WIDTH_FOR_DETAILS), make_cell
     )

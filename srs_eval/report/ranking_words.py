@@ -23,7 +23,7 @@ _HEADINGS: Mapping[Standing, str] = {
 """Headings of the sections of a ranking."""
 _RIVAL_LABELS: Mapping[Standing, str] = {
     Standing.AS_GOOD: "as good",
-    Standing.CANT_TELL: "can't tell yet whether worse",
+    Standing.CANT_TELL: "possibly worse",
     Standing.WORSE: "worse",
     Standing.BELOW_BASELINE: "worse than the average",
 }
@@ -59,7 +59,7 @@ def describe_group_differences(group: RankingGroup, first: RankingGroup) -> str:
     elif group.reviews != first.reviews or reviews != describe_rows(first.row_protocol):
         differences.append("other reviews")
     if group.is_online:
-        differences.append("online models, which learn from today")
+        differences.append("online models, which learn from today's answers")
     return ", ".join(differences)
 
 
@@ -124,7 +124,7 @@ def summarize_ranking(group: RankingGroup, folded: Collection[str] = ()) -> str:
     days = format_count(log_loss.days, "day")
     verb = "is" if log_loss.reviews == 1 else "are"
     return (
-        f"{reviews} of {days} {verb} too few to tell models apart: "
+        f"{reviews} on {days} {verb} too few to tell models apart: "
         f"{MIN_REVIEWS:,} reviews and {MIN_DAYS} days are needed."
     )
 
@@ -135,7 +135,7 @@ def _introduce_folded(group: RankingGroup, folded: Collection[str]) -> str:
     listed = [line for line in ranked if line.configuration.name not in folded]
     if len(listed) == len(ranked):
         return ""
-    introduction = "Among all models, folded or not: "
+    introduction = "Among all models, including the hidden ones: "
     if listed and listed[0] is not group.best:
         best = listed[0]
         comes = _conjugate(best, "comes", "come")
@@ -165,16 +165,15 @@ def describe_verdicts(group: RankingGroup) -> str:
         # The best of many is picked by its log loss, which makes that log loss optimistic.
         tied_count = 1 + len(rivals[Standing.CANT_TELL]) + len(rivals.get(Standing.AS_GOOD, ()))
         has = _conjugate(best, "has", "have")
-        clauses = [
-            f"{name} {has} the lowest log loss, one of {tied_count} that can't be told apart"
-        ]
+        clauses = [f"{name} {has} the lowest log loss, but {tied_count} models can't be told apart"]
     else:
         clauses = [f"{name} {_conjugate(best, 'predicts', 'predict')} best"]
     verdict = None
     if best.to_baseline is not None:
         verdict = decide_verdict(best.to_baseline, equivalence=group.equivalence)
     if verdict == "as good":
-        clauses.append("no better and no worse than the average")
+        it_is = _conjugate(best, "it is", "they are")
+        clauses.append(f"{it_is} neither better nor worse than the average")
     elif verdict == "can't tell yet":
         it_differs = _conjugate(best, "it differs", "they differ")
         clauses.append(f"can't tell yet whether {it_differs} from the average")

@@ -25,7 +25,7 @@ _OBSTACLE_WORDS = {
     Obstacle.EXTERNAL: "not known: its predictions were computed elsewhere, for other times",
 }
 _REMARK_BY_MODEL = {
-    "Anki": "srs-benchmark's formulas of Anki's SM-2, which srs-eval follows, give Good the bonus "
+    "Anki": "srs-benchmark's formulas for Anki's SM-2, which srs-eval follows, give Good the bonus "
     "of Easy. Anki does not."
 }
 """Reasons why a model's figures say nothing about the scheduler of the same name."""
@@ -45,7 +45,7 @@ def select_headline(schedulability: Schedulability) -> RetentionFaults:
 
 
 def format_verdict(measurement: Measurement) -> str:
-    """Format in a few words whether a model can schedule: "yes", "not for 3 %", "no" or "–"."""
+    """Format in a few words whether a model can schedule: "yes", "fails for 3 %", "no" or "–"."""
     if measurement.configuration.model.name in _REMARK_BY_MODEL:
         return "–"
     if measurement.schedulability is not None:
@@ -59,7 +59,7 @@ def _format_share_that_fails(share: float) -> str:
         return "yes"
     if share == 1:
         return "no"
-    return f"not for {_format_share(share)}"
+    return f"fails for {_format_share(share)}"
 
 
 def _format_share(share: float) -> str:
@@ -98,33 +98,33 @@ def describe_faults(schedulability: Schedulability) -> Iterator[str]:
         return
     if headline.unschedulable == 0:
         yield (
-            f"Asked for {desired}, it gives every button one interval, in the right order, after "
-            f"each of {reviews}."
+            f"Asked for {desired}, it gives each button a single interval, in the right order, "
+            f"after each of {reviews}."
         )
     else:
         share = _format_share(headline.unschedulable)
-        yield f"Asked for {desired}, it fails after {share} of {reviews}."
+        yield f"Asked for {desired}, it fails for {share} of {reviews}."
     for faults in schedulability.retentions:
         asked = _format_share(faults.desired_retention)
         if faults.inverted:
             yield (
-                f"At {asked}, a worse answer would get a longer interval after "
-                f"{_format_share(faults.inverted)}{_name_inverted_buttons(faults)}."
+                f"At {asked}, a worse answer would get a longer interval for "
+                f"{_format_share(faults.inverted)} of reviews{_name_inverted_buttons(faults)}."
             )
         if faults.never_reached:
-            yield f"Recall never falls to {asked} after {_format_share(faults.never_reached)}."
+            share = _format_share(faults.never_reached)
+            yield f"For {share} of reviews, recall never falls to {asked}."
         if faults.reached_twice:
-            yield (
-                f"Recall falls to {asked} and rises above it again after "
-                f"{_format_share(faults.reached_twice)}."
-            )
+            share = _format_share(faults.reached_twice)
+            yield f"For {share} of reviews, recall falls to {asked} and rises above it again."
         if faults.under_a_minute_after_pass:
             yield (
-                f"At {asked}, a card that you know would come back within a minute after "
-                f"{_format_share(faults.under_a_minute_after_pass)}."
+                f"At {asked}, a card that you know would come back within a minute for "
+                f"{_format_share(faults.under_a_minute_after_pass)} of reviews."
             )
     if schedulability.rising:
-        yield f"A forgetting curve rises with time after {_format_share(schedulability.rising)}."
+        share = _format_share(schedulability.rising)
+        yield f"For {share} of reviews, the forgetting curve rises with time."
 
 
 def describe_measurement_at_length(measurement: Measurement) -> list[str]:

@@ -59,7 +59,7 @@ _SETTING_DESCRIPTIONS = {
 
 _SETTING_COMMENTS = {
     "theme": "The colours: srs-dark, srs-light or a theme of Textual's, such as nord.",
-    "rows": "Which reviews count: those of srs-benchmark, or those of Anki's optimizer (anki).",
+    "rows": "Which reviews count: those of srs-benchmark (benchmark) or Anki's optimizer (anki).",
     "models": "The models to evaluate if --models does not name any.",
     "equivalence": "Differences in log loss up to this size do not matter.",
     "fsrs_7": "Whether your program can run FSRS-7. Forks of Anki that can are recognised anyway.",
@@ -103,11 +103,9 @@ class Action:
         return " ".join(key.replace("ctrl+", "Ctrl-").replace("_", " ") for key in keys)
 
 
-_CANCEL = Action(
-    "cancel", "c", "Cancel", "Stop the models that are still running; finished ones stay"
-)
+_CANCEL = Action("cancel", "c", "Cancel", "Stop what is still running; finished work is kept")
 _EXPORT = Action("app.export", "x", "Export", "Write a report: HTML, Markdown, CSV, PNG or JSON")
-_COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
+_COPY = Action("copy", "y", "Copy", "Copy the parameters, ready to paste into Anki")
 _TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
 _BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
 _PREVIOUS = Action(
@@ -125,7 +123,7 @@ _COMPARE = Action(
     "compare",
     "v",
     "Compare",
-    "Show two models side by side: the marked ones, or yours and this one",
+    "Show two models side by side: the two marked ones, or your scheduler and this model",
 )
 _COMPARE_SCHEDULERS = replace(
     _COMPARE,
@@ -184,7 +182,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
             "ranking",
             "m",
             "Models",
-            "Show the ranking of all models, which fills up as they finish",
+            "Show the ranking of all models, which grows as models finish",
         ),
         _COMPARE_SCHEDULERS,
         _EXPORT,
@@ -257,7 +255,10 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         _NEXT,
         _COMPARE,
         Action(
-            "errors", "e", "Errors", "Show where it errs: by interval, lapses, hour, deck and more"
+            "errors",
+            "e",
+            "Errors",
+            "Show where the model is wrong: by interval, lapses, hour, deck and more",
         ),
         _HIDDEN_EXPORT,
         _BACK,
@@ -304,7 +305,7 @@ def _find_key_conflict(keys: Mapping[str, str]) -> str:
                 key = name.strip()
                 first_action = action_by_key.setdefault(key, action)
                 if first_action.id != action.id:
-                    return f'"{key}" would be the key of {first_action.id} and of {action.id}'
+                    return f'"{key}" is the key of both {first_action.id} and {action.id}'
     return ""
 
 
@@ -365,7 +366,7 @@ def write_commented_config(path: Path) -> None:
     Raises InputError if there is a file already, or if it cannot be written.
     """
     if path.exists():
-        raise InputError(f'"{path}" is there already; it was not changed.')
+        raise InputError(f'"{path}" already exists; it was not changed.')
     lines = ["# The settings of srs-eval. Remove the # before a setting to change it.", ""]
     defaults = Config(theme=DARK)
     for name, comment in _SETTING_COMMENTS.items():

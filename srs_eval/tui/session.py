@@ -466,7 +466,7 @@ class AppSession:
     def copy_parameters(self, line: AnswerLine | None) -> None:
         """Copy a line's parameters, or say that it has none."""
         if line is None or line.parameters is None:
-            message = "This answer has no parameters to copy."
+            message = "There are no parameters to copy here."
             titles = [other.title for other in self.overview.lines if other.parameters]
             if titles:
                 message += f" “{titles[0]}” has some."
@@ -492,8 +492,8 @@ class AppSession:
             message = f"Copied {line}. {explanation}"
             if not copy_to_system(text):  # and the terminal never confirms that it has copied
                 message = (
-                    f"Sent {line} to your terminal's clipboard. {explanation} If nothing pastes, "
-                    "press Enter, and select and copy the line there."
+                    f"Sent {line} to your terminal's clipboard. {explanation} If pasting "
+                    "does not work, press Enter to show the parameters, and copy them by hand."
                 )
             self.call_in_view_thread(self.view.show_message, message, 10)
 

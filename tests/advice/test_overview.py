@@ -233,7 +233,7 @@ async def test_answers_appear_as_they_come_before_the_models(tmp_path: Path) -> 
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(pilot, lambda: "Press Optimize for “Default”." in screen_text(app))
-        await wait_until(pilot, lambda: "questions open" in screen_text(app))
+        await wait_until(pilot, lambda: "questions to go" in screen_text(app))
         assert "at much the same rate" in screen_text(app)
         assert not engine.requests  # the answers come first
         answers.go.set()
@@ -258,7 +258,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.session.overrides["answer"] = FakeAnswers(hold_at="fit")
         app.session.open_file(Path("other.anki2"))
-        await wait_until(pilot, lambda: "questions open" in screen_text(app))
+        await wait_until(pilot, lambda: "questions to go" in screen_text(app))
         assert "models:" not in screen_text(app)
 
 
@@ -827,11 +827,12 @@ async def test_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, held.holding.is_set)
         await wait_until(
-            pilot, lambda: "As of " in screen_text(app) and "sure ●●●●●" in screen_text(app)
+            pilot,
+            lambda: "Saved answers of " in screen_text(app) and "sure ●●●●●" in screen_text(app),
         )
         held.go.set()
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
-        assert "As of" not in screen_text(app)
+        assert "Saved answers of" not in screen_text(app)
 
 
 @pytest.mark.slow
@@ -860,9 +861,7 @@ async def test_costs_screen_follows_the_draws(
         await wait_until(pilot, lambda: "take 5.0 minutes and 40 reviews" in screen_text(app))
         assert "your reviews allow: 1 of 2" in screen_text(app)
         all_draws.set()
-        await wait_until(
-            pilot, lambda: "Too little data to tell what a desired" in screen_text(app)
-        )
+        await wait_until(pilot, lambda: "The next preset has 3 reviews." in screen_text(app))
         assert "NotEnoughData" not in screen_text(app)
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))

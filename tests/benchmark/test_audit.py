@@ -465,14 +465,14 @@ def test_batch_with_ledger_has_the_figures_of_the_audit(dataset: Dataset, tmp_pa
         assert main_says(*command)[0] == 0
         code, words = main_says(*command, "--setup", out / "ledger.json")
         assert code == 0, words
-        assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
+        assert 'ledger.json" were tuned on 4 of 4 users here, for whom figures' in words
         labels = {file.label for file in read_folders([results])[0].files}
         for user, is_optimistic in ((2, True), (5, False)):
             whom = ("run", dataset.folder, "--user", user, "--batch_size", 64, "--jobs", 1)
             which = ("--models", "SLOW", "--model-file", file, "--setup", out)
             code, words = main_says(*whom, *which)
             assert code == 0, words
-            assert ("was tuned on this user: figures" in words) == is_optimistic
+            assert ("were tuned on this user, for whom figures" in words) == is_optimistic
         alone = dataset.folder / "revlogs" / "user_id=2" / "data.parquet"
         code, words = main_says("run", alone, "--batch_size", 64, "--jobs", 1, *which)
         assert code == 0, words
@@ -574,17 +574,17 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         flags.resolve("HLRX-tuned")
     with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
         flags.with_ledger(tmp_path, "HLR").resolve("HLR,AVG-tuned")
-    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" means 2'):
+    with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" stands for 2'):
         flags.resolve_reference("HLR,AVG")
 
 
 @pytest.mark.parametrize(
     ("users", "data", "stated"),
     [
-        ([1, 2, 5], "f", "was tuned on 2 of 3 users here: for these"),
+        ([1, 2, 5], "f", "were tuned on 2 of 3 users here, for whom"),
         ([1, 2, 5], "g", ""),
         ([2, 3], "f", ""),
-        ([5], "f", "was tuned on this user: figures"),
+        ([5], "f", "were tuned on this user, for whom figures"),
     ],
 )
 def test_tuned_models_warn_on_users_of_their_audit(

@@ -84,11 +84,11 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         (["run", "FILE", "--jobs", "-1"], "--jobs"),
         (["run", "FILE", "--rows", "ankii"], "is not one of 'benchmark', 'anki'"),
         (["run", "FILE", "--partitions", "x"], "is not one of 'none', 'deck', 'preset'"),
-        (["run", "FILE", "--default", "--S0"], "exclude each other"),
+        (["run", "FILE", "--default", "--S0"], "cannot be combined"),
         (["run", "FILE", "--no_test_same_day"], "without --secs"),
         (["run", "FILE", "--sm2-target", "1.5"], "between 0 and 1"),
         (["run", "FILE", "--weights", "/nowhere/at/all"], "no folder"),
-        (["run", "FILE", "--json", "-", "--csv", "-"], "stdout can carry one document"),
+        (["run", "FILE", "--json", "-", "--csv", "-"], "Only one document can go to stdout"),
         (["run", "FILE", "--models", "AVG", "--json", "/"], "is a folder"),
         (["run", "FILE", "--models", "AVG", "--json", "/nowhere/at/all"], "cannot be written"),
         (["run", "FILE", "--deck", "Nothing"], "This file has"),
@@ -802,7 +802,7 @@ def test_a_ranking_is_folded_below_the_five_questions(
         unfolded = capsys.readouterr().out
     for title in ("1 of 5: What to do", "5 of 5: Anything wrong?"):
         assert folded.index(title) < folded.index("Evaluated on")
-    assert "1 more: --all-models" in folded
+    assert "1 more model: add --all-models" in folded
     assert "y copies" not in folded
     assert "--all-models" not in unfolded
     assert len(unfolded.splitlines()) == len(folded.splitlines())

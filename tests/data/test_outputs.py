@@ -292,7 +292,7 @@ def test_two_outputs_of_one_name_are_refused(
             capsys, "export", "log.csv", "--html", first, "--md", second, words="are the same file"
         )
     expect_refusal(capsys, "run", "log.csv", "--csv", "x", "--json", "x", words="are the same file")
-    expect_refusal(capsys, "run", "log.csv", "--csv", "--json", words="stdout can carry one")
+    expect_refusal(capsys, "run", "log.csv", "--csv", "--json", words="Only one document can go")
     words = "lies in the folder of the csv files"
     expect_refusal(
         capsys, "export", "log.csv", "--csv", "out", "--html", "out/x.csv", words="no folder"

@@ -63,7 +63,7 @@ from tests.tui.app_world import (
 from tools.simulated import simulate_learner, write_dataset
 
 TOO_FEW = (
-    "900 reviews of 45 days are too few to tell models apart: 1,000 reviews and 20 days are needed."
+    "900 reviews on 45 days are too few to tell models apart: 1,000 reviews and 20 days are needed."
 )
 Pair = tuple[Configuration, Result]
 
@@ -286,8 +286,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
         ),
         (
             [make_constant_pair("HLR", 0.8, 900), make_constant_pair("SM2", 0.5, 900)],
-            "HLR has the lowest log loss, one of 2 that can't be told apart; "
-            "can't tell yet whether worse: SM2.",
+            "HLR has the lowest log loss, but 2 models can't be told apart; possibly worse: SM2.",
         ),
         (
             [
@@ -297,7 +296,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
             ],
             "None has a lower log loss than the average; HLR comes nearest to it; "
             "can't tell yet whether it differs from the average; "
-            "can't tell yet whether worse: SM2.",
+            "possibly worse: SM2.",
         ),
         (
             [
@@ -305,9 +304,9 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.5, 900),
                 make_constant_pair("AVG", 0.7, 900),
             ],
-            "HLR has the lowest log loss, one of 2 that can't be told apart; "
+            "HLR has the lowest log loss, but 2 models can't be told apart; "
             "can't tell yet whether it differs from the average; "
-            "can't tell yet whether worse: SM2.",
+            "possibly worse: SM2.",
         ),
         (
             [
@@ -315,7 +314,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.5),
                 make_constant_pair("AVG", 0.801),
             ],
-            "HLR predicts best; no better and no worse than the average; "
+            "HLR predicts best; it is neither better nor worse than the average; "
             "worse than the average: SM2.",
         ),
     ],
@@ -364,9 +363,9 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
                 make_constant_pair("SM2", 0.5, 900),
                 make_constant_pair("AVG", 0.7, 900),
             ],
-            "Your parameters have the lowest log loss, one of 2 that can't be told apart; "
+            "Your parameters have the lowest log loss, but 2 models can't be told apart; "
             "can't tell yet whether they differ from the average; "
-            "can't tell yet whether worse: SM2.",
+            "possibly worse: SM2.",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def test_report_with_options_has_the_chosen_figures(
     difference = float(means["OURS"]["log_loss_difference"])
     assert difference == pytest.approx(np.mean(first) - np.mean(less))
     assert f"{np.mean(first):.5f}±" in text
-    assert "log loss to FSRS-5" in text
+    assert "log loss vs FSRS-5" in text
     assert "< 0.001" in text.replace("\\", "")
     matrix = read_rows(out / "differences-by-users.csv")
     assert [row["configuration"] for row in matrix] == ["OURS", "FSRS-5"]
@@ -383,7 +383,7 @@ def test_folder_named_twice_is_read_once(tmp_path: Path) -> None:
 
 def test_results_without_metrics_are_refused(tmp_path: Path) -> None:
     bare = json.dumps({"metrics": {}, "user": 1, "size": 2})
-    with pytest.raises(InputError, match="no line holds a metric"):
+    with pytest.raises(InputError, match="no line contains a metric"):
         build_results_report([write_results(tmp_path, {"DASH": [bare]})])
 
 
@@ -415,7 +415,7 @@ def test_options_of_another_action_are_refused(
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
         (["{r}", "--html", "{r}/result/AVG.jsonl"], "is inside an input folder"),
-        (["{r}", "--html", "-", "--md", "-"], "stdout can carry one"),
+        (["{r}", "--html", "-", "--md", "-"], "Only one document can go"),
         (["{r}", "--csv", "{r}"], "is inside an input folder"),
         (["{r}", "--png", "{r}/raw"], "is inside an input folder"),
         (["{r}", "--json", "{r}/setup.json"], "is inside an input folder"),

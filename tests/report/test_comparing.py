@@ -175,7 +175,7 @@ def test_lead_says_that_not_all_models_have_the_metric(metric: str, tmp_path: Pa
     ]
     files = {"DASH": with_it, "HLR": [result_line(user, 0.4, 9, auc=0.7) for user in range(9)]}
     text = build_lead(write_results(tmp_path, files), metric=metric)
-    assert f"which model may be the best by {metric}: 0 of 9 users have it for all models" in text
+    assert f"best by {metric}: all models have this metric for 0 of 9 users" in text
 
 
 @pytest.mark.slow

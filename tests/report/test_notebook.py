@@ -526,9 +526,9 @@ def test_missing_result_proposes_a_name_that_has_one(log: ReviewLog) -> None:
     with batches_in_process():
         results = srs_eval.evaluate(log, ["AVG", "FSRS-6-dry-run", broken])
         for name, message in {
-            "FSRS-9": 'There is no result of "FSRS-9". Did you mean FSRS-6-dry-run?',
-            "FSRS-7": 'There is no result of "FSRS-7". Did you mean FSRS-6-dry-run?',
-            "xyz": 'There is no result of "xyz", only of FSRS-6-dry-run, AVG.',
+            "FSRS-9": 'There is no result for "FSRS-9". Did you mean FSRS-6-dry-run?',
+            "FSRS-7": 'There is no result for "FSRS-7". Did you mean FSRS-6-dry-run?',
+            "xyz": 'There is no result for "xyz", only for FSRS-6-dry-run, AVG.',
             "broken": "BROKEN has no result: it failed (ValueError: nothing).",
         }.items():
             with pytest.raises(KeyError) as missing:

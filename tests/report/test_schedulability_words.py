@@ -47,10 +47,10 @@ def measured(
     ("share", "words"),
     [
         (0.0, "yes"),
-        (0.0001, "not for <0.1 %"),
-        (0.004, "not for 0.4 %"),
-        (0.031, "not for 3 %"),
-        (0.994, "not for 99.4 %"),
+        (0.0001, "fails for <0.1 %"),
+        (0.004, "fails for 0.4 %"),
+        (0.031, "fails for 3 %"),
+        (0.994, "fails for 99.4 %"),
         (1.0, "no"),
     ],
 )
@@ -66,7 +66,7 @@ def test_verdict_is_about_ninety_percent() -> None:
 
 def test_model_without_faults_is_described_in_one_sentence() -> None:
     assert list(describe_faults(measured(NO_FAULTS))) == [
-        "Asked for 90 %, it gives every button one interval, in the right order, after each of "
+        "Asked for 90 %, it gives each button a single interval, in the right order, after each of "
         "2,000 reviews."
     ]
 

@@ -87,12 +87,12 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert ranked.index("average") < ranked.index("SM2")
         assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
         text = screen_text(app)
-        assert "3,900 reviews · rows: benchmark (Anki's: 2,493)" in text
+        assert "3,900 reviews · rows: benchmark (anki: 2,493)" in text
         assert "the baseline" in text
         headings = (
             "─ best ─",
             "─ worse ─",
-            "═ online models, which learn from today",
+            "═ online models, which learn from today's answers",
             "═ other reviews ═",
         )
         assert all(heading in text for heading in headings)
@@ -611,7 +611,7 @@ async def test_paths_complete(tmp_path: Path) -> None:
         await pilot.press("down", "enter")
         await wait_until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
         path.value = f"{tmp_path}/\0"
-        await wait_until(pilot, lambda: "nothing here begins with this" in screen_text(app))
+        await wait_until(pilot, lambda: "no match" in screen_text(app))
 
 
 async def test_folders_without_a_profile_are_named(tmp_path: Path) -> None:
@@ -829,7 +829,7 @@ def test_leaving_the_app_leaves_no_process_behind(tmp_path: Path, ending: str) -
         return listed.stdout.split()
 
     try:
-        read_until("questions open")
+        read_until("questions to go")
         os.write(terminal, b"m")
         read_until("waiting")
         end = time.monotonic() + PATIENCE

@@ -275,7 +275,7 @@ async def test_path_in_an_unknown_home_is_refused(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         type_at_once(app, "~nobody-has-this-name/")
-        await wait_until(pilot, lambda: "nothing here begins with this" in screen_text(app))
+        await wait_until(pilot, lambda: "no match" in screen_text(app))
         type_at_once(app, "\r")
         await wait_until(pilot, lambda: not app._input.waiting)
         assert app.is_running

@@ -177,13 +177,13 @@ async def test_cancelled_answers_can_be_asked_for_again(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(pilot, lambda: answers.holding.is_set() and "Cancel" in footer(app))
         await pilot.press("c")
-        await wait_until(pilot, lambda: "r asks again" in screen_text(app))
+        await wait_until(pilot, lambda: "press r to start again" in screen_text(app))
         await wait_until(pilot, lambda: "Ask again" in footer(app) and "Cancel" not in footer(app))
         answers.hold_at = "fit"  # nothing is answered for now
         answers.holding.clear()
         await pilot.press("r")
         await wait_until(pilot, lambda: "Cancel" in footer(app) and "Ask again" not in footer(app))
-        assert "questions open" in screen_text(app)
+        assert "questions to go" in screen_text(app)
         assert screen_text(app).rstrip().endswith("q Quit")
         await wait_until(pilot, answers.holding.is_set)
         answers.go.set()
@@ -372,7 +372,9 @@ async def test_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path
         table.move_cursor_to("FSRS-6-own")
         await pilot.press("d")
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
-        await wait_until(pilot, lambda: "not ranked because it is in-sample" in screen_text(app))
+        await wait_until(
+            pilot, lambda: "the parameters have seen these reviews" in screen_text(app)
+        )
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         table.move_cursor_to("SM2")
@@ -443,7 +445,7 @@ async def test_ranking_of_few_reviews_states_only_that_they_are_few(
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: "models finished" in screen_text(app))
         *_, first, second, _, _ = screen_text(app).splitlines()
-        assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
+        assert first.strip().startswith("301 reviews on 11 days are too few to tell models apart:")
         assert second.strip() == "1,000 reviews and 20 days are needed."
 
 
@@ -524,7 +526,7 @@ async def test_rows_without_results_are_explained_and_can_be_left(
         await to_results(pilot, app)
         await pilot.press("R")
         if error is None:
-            await wait_until(pilot, lambda: "on Anki's rows" in screen_text(app))
+            await wait_until(pilot, lambda: "on Anki's reviews" in screen_text(app))
             await wait_until(pilot, lambda: not app.session.models.run.is_running)
             assert not app.session.models.run.results_by_name()
             assert "3 usable reviews" in screen_text(app)
@@ -534,7 +536,7 @@ async def test_rows_without_results_are_explained_and_can_be_left(
             await wait_until(pilot, lambda: "no review is left" in screen_text(app))
             await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
-        await wait_until(pilot, lambda: "on the benchmark's rows" in screen_text(app))
+        await wait_until(pilot, lambda: "on the benchmark's reviews" in screen_text(app))
         await wait_until(
             pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
         )

@@ -48,9 +48,9 @@ async def test_v_opens_both_schedulers(tmp_path: Path) -> None:
     [
         (
             "anki",
-            "“What to do” counts reviews of cards that are still in use, and how other people",
+            "“What to do” rests on reviews of cards that are still in use, and on other people's",
         ),
-        ("benchmark", "“What to do” also counts how other people fared."),
+        ("benchmark", "“What to do” also takes other people's results into account."),
     ],
 )
 async def test_comparison_of_schedulers_says_what_the_advice_counts(

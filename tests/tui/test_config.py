@@ -59,7 +59,7 @@ def test_config_init_writes_an_explained_file_once(
     assert set(settings) == {setting.name for setting in fields(Config)}
     load_config(changed)  # all of them are valid
     assert main(["config", "--init"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert path.read_text("utf-8") == text
 
 
@@ -103,8 +103,8 @@ def test_config_prints_a_valid_file_with_current_values(
         ("keys = 3", "keys must be a table of actions"),
         ('[keys]\nfly = "x"', "there is no action fly, only help, "),
         ("[keys]\ncancel = 3", "keys must be a table of actions and their keys in quotes"),
-        ('[keys]\ncancel = "o"', '"o" would be the key of cancel and of order'),
-        ('[keys]\nfilter = "q"', '"q" would be the key of filter and of quit'),
+        ('[keys]\ncancel = "o"', '"o" is the key of both cancel and order'),
+        ('[keys]\nfilter = "q"', '"q" is the key of both filter and quit'),
     ],
     ids=lambda text: text[:30],
 )

@@ -57,7 +57,9 @@ async def test_ranking_folds_unusable_models_until_they_are_shown(tmp_path: Path
         assert "4 of 8" in text
         assert "8 of 8 models finished" in text
         assert "online models" not in text
-        assert "Among all models, folded or not: FSRS-6 recency" in " ".join(text.split())
+        assert "Among all models, including the hidden ones: FSRS-6 recency" in " ".join(
+            text.split()
+        )
         assert len(app.session.models.run.results_by_name()) == len(MODELS)
         await pilot.press("a")
         assert set(line_ids(app)) == set(MODELS)
@@ -78,7 +80,7 @@ async def test_enter_and_click_on_fold_line_and_a_filter_unfold(tmp_path: Path) 
         await to_results(pilot, app)
         await pilot.press("end")
         assert app.screen.query_one(RankingTable).chosen == FOLD_LINE
-        await wait_until(pilot, lambda: "Folded models" in screen_text(app))
+        await wait_until(pilot, lambda: "Hidden models" in screen_text(app))
         await pilot.press("enter")
         assert set(line_ids(app)) == set(MODELS)
         await pilot.press("a")
@@ -185,7 +187,7 @@ async def test_answer_names_first_usable_model(
         await to_results(pilot, app)
         text = " ".join(screen_text(app).split())
         first = "Of the models that Anki can use, FSRS-6 defaults comes first."
-        assert f"{first} Among all models, folded or not: DASH predicts best" in text
+        assert f"{first} Among all models, including the hidden ones: DASH predicts best" in text
 
 
 def test_find_unusable_keeps_what_a_learner_has() -> None:

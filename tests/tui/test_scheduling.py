@@ -74,7 +74,7 @@ async def test_wide_ranking_says_which_models_can_schedule(tmp_path: Path) -> No
     async with app.run_test(size=WIDE) as pilot:
         await to_results(pilot, app)
         await wait_until(pilot, lambda: len(app.session.models.measurements) == len(MODELS))
-        await wait_until(pilot, lambda: "not for 3 %" in screen_text(app))
+        await wait_until(pilot, lambda: "fails for 3 %" in screen_text(app))
         text = screen_text(app)
         assert "can schedule" in text
         assert sorted(measure.asked) == sorted(MODELS)
@@ -90,7 +90,7 @@ async def test_details_say_what_a_scheduler_would_meet(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: details.query_one("#schedulability").display)
         text = " ".join(str(details.query_one("#schedulability").render()).split())
         assert text.startswith(
-            "Can it schedule? Asked for 90 %, it fails after 3 % of 1,000 reviews."
+            "Can it schedule? Asked for 90 %, it fails for 3 % of 1,000 reviews."
         )
         assert "most often Hard and Good" in text
 

@@ -23,7 +23,7 @@ from textual.widgets import Static
 from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit, Sharing
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
-from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
+from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine, capitalize
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.shown.fsrs7_switch import describe_preview
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
@@ -216,11 +216,11 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         duration = formats.format_duration(end - session.answers_started_at)
         if session.answers_ended_at is None:
             question_count = format_count(len(self.overview.waiting), "question")
-            text = f"{question_count} open · {duration} elapsed"
+            text = f"{question_count} to go · {duration} elapsed"
             if session.compiles:
                 text += " · compiling models (first run only)"
         elif self.overview.waiting:
-            text = f"cancelled after {duration}; r asks again"
+            text = f"cancelled after {duration}; press r to start again"
         else:
             text = f"answered in {duration}"
         evaluation = session.models.run_of_open_file
@@ -241,8 +241,9 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         day = time.strftime("%Y-%m-%d", time.localtime(saved_answers.saved_at_s))
         new_entries = summary.entries_read - saved_answers.entry_count
         if new_entries > 0:
-            return f"As of {day}, {format_count(new_entries, 'review')} ago · "
-        return f"As of {day} · "
+            noun = "entry" if new_entries == 1 else "entries"
+            return f"Saved answers of {day}, {new_entries:,} {noun} since · "
+        return f"Saved answers of {day} · "
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("costs", "choose"):
@@ -346,7 +347,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         session = self.session
         summary = None if session.unfiltered is None else session.unfiltered[1]
         if summary is None or not summary.presets:
-            self.notify("This file does not say anything about presets and decks.", timeout=3)
+            self.notify("This file says nothing about presets or decks.", timeout=3)
             return
         screen = ChooseScreen(summary, self.overview.row_rule, session.chosen_ids)
         self.app.push_screen(screen, session.restrict_to)
@@ -592,7 +593,7 @@ class CostsScreen(_AnswerScreenBase, actions="costs"):
         if error is not None:
             message = describe_failure(error)[0]
             if isinstance(error, NotEnoughData):
-                message = f"Too little data to tell what a desired retention costs: {error}."
+                message = f"{capitalize(str(error))}."
             self.query_one("#all", Static).update(Text(message))
 
 

@@ -235,7 +235,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         return facts
 
     def _count_other_rows(self) -> str:
-        """Count the reviews by the other rule if their number differs: " (Anki's: 11,713)"."""
+        """Count the reviews by the other rule if their number differs: " (anki: 11,713)"."""
         models = self.session.models
         import_summary = self.session.import_summary
         if import_summary is None or models.alternative_rows is None:
@@ -244,7 +244,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         other_count = import_summary.rows[models.alternative_rows].kept
         if count == other_count:
             return ""
-        return f" ({formats.ROW_OWNERS[models.alternative_rows]}: {other_count:,})"
+        return f" ({models.alternative_rows}: {other_count:,})"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":

@@ -34,7 +34,6 @@ from srs_eval.engine.shared_reviews import restrict_both_to_shared_reviews
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
-from srs_eval.report.ranking_words import describe_standing
 from srs_eval.report.schedulability import describe_measurement_at_length
 from srs_eval.stats.intervals import Verdict, decide_verdict
 from srs_eval.stats.tables import Table
@@ -149,8 +148,10 @@ class DetailsScreen(AppScreen, actions="details"):
         if line.is_baseline:
             yield "the baseline: what the average alone predicts"
         elif line.rank is None:
-            reason = result.invalid_reason or f"is {describe_standing(line)}"
-            yield f"not ranked because it {reason}{against_average}"
+            reason = ": the parameters have seen these reviews"
+            if result.invalid_reason:
+                reason = f" because it {result.invalid_reason}"
+            yield f"not ranked{reason}{against_average}"
         else:
             missing_data = ""
             if line.standing is Standing.CANT_TELL and line.to_best is not None:
@@ -253,7 +254,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
             return
         other_model = self._find_other_model() if self._curves else None
         if other_model is None:
-            self.notify("There are no curves of two models for these reviews yet.", timeout=3)
+            self.notify("These reviews do not have a second model's curves yet.", timeout=3)
             return
         self._overlaid_model = other_model
         self._work.begin(partial(self._compute_overlay, other_model), lambda error: None)
@@ -397,10 +398,10 @@ class CompareScreen(AppScreen, actions="compare"):
         if not fits or overview.excluded_cards is not None:
             return ""
         if overview.row_rule == "benchmark" or fits[0].reviews == left.size:
-            return "\n“What to do” also counts how other people fared."
+            return "\n“What to do” also takes other people's results into account."
         return (
-            "\n“What to do” counts reviews of cards that are still in use, and how other people "
-            "fared."
+            "\n“What to do” rests on reviews of cards that are still in use, and on other people's "
+            "results."
         )
 
     def _format_figures(self, left: Result, right: Result) -> WidthDependent:

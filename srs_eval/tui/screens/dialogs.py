@@ -183,7 +183,9 @@ class FamiliesScreen(Dialog):
                 label = Text(f"{family.letter}  {family.meaning}")
                 selections.append(Selection(label, name, name not in self._hidden))
         yield SelectionList[str](*selections)
-        yield Static("The letters stand before the models' names. The baseline is always shown.")
+        yield Static(
+            "These letters appear before the names of models. The baseline is always shown."
+        )
 
     def action_close(self) -> None:
         shown_families = {*self.query_one(SelectionList).selected, "baseline"}

@@ -142,8 +142,8 @@ class OpenScreen(AppScreen, actions="open"):
             yield Static(
                 Text.assemble(
                     ("What should I change in Anki?\n", "bold"),
-                    ("srs-eval reads your reviews and tells you. Choose a collection: it is only "
-                     "read, and nothing leaves this computer.", "dim"),
+                    ("srs-eval reads your reviews and tells you. Choose a collection: srs-eval "
+                     "never changes it, and nothing leaves this computer.", "dim"),
                 ),
                 id="welcome",
             )  # fmt: skip
@@ -215,7 +215,7 @@ class OpenScreen(AppScreen, actions="open"):
         """Return the paths that begin with the typed text, or a line that says there are none."""
         matching_paths = _complete_path(typed)
         if not matching_paths:
-            return [Option(Text("nothing here begins with this", "dim"), disabled=True)]
+            return [Option(Text("no match", "dim"), disabled=True)]
         return [Option(Text(printable(path)), id=f"path:{path}") for path in matching_paths]
 
     def _build_choices(self) -> Iterator[Option]:

@@ -148,7 +148,7 @@ class RunScreen(AppScreen, actions="run"):
         model_count = len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else filter and families need the room
-            title += f" on {formats.ROW_OWNERS[self.session.models.protocol.rows]} rows"
+            title += f" on {formats.ROW_OWNERS[self.session.models.protocol.rows]} reviews"
             alternative_rows = self.session.models.alternative_rows
             has_room = not folded or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
             if alternative_rows is not None and has_room:
@@ -156,7 +156,7 @@ class RunScreen(AppScreen, actions="run"):
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
         if folded:
-            title += f" ({self.key_of('fold')}: all)"
+            title += f" ({self.key_of('fold')} shows all)"
         if state.filter:
             title += f' · "{formats.truncate(state.filter, 20)}"'
         if state.hidden:
@@ -270,13 +270,13 @@ class RunScreen(AppScreen, actions="run"):
             return
         self._drawn_model = (FOLD_LINE,)
         box = self.query_one("#model")
-        box.border_title = "Folded models"
+        box.border_title = "Hidden models"
         box.set_class(True, "-no-result")
         self.query_one("#more").set_class(False, "-with-result")
         self.query_one("#reason", Static).update(
             Text(
-                "Anki cannot schedule with these models, but they are evaluated too, and each has "
-                "its place among all models. Press Enter to show them."
+                "Anki cannot schedule with these models, but they are evaluated and ranked too. "
+                "Press Enter to show them."
             )
         )
         self.query_one(CalibrationChart).show(None)

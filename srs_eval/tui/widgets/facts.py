@@ -266,7 +266,7 @@ def render_evidence(
         sections.append(Text(""))
     if answer.question not in later_questions:
         heading = findings_heading(answer.question)
-        sections.append(Text(f"Explained in the documentation, Findings: {heading}", "dim"))
+        sections.append(Text(f"For an explanation, see docs/findings.md, “{heading}”", "dim"))
     return stack(sections)
 
 

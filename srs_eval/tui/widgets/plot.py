@@ -193,7 +193,9 @@ VERDICT_DOTS: Mapping[str, str] = {
     Standing.WORSE: "○",
     Standing.BELOW_BASELINE: "×",
 }
-"""Dots by verdict, drawn at the estimate between whiskers; they can be told without colour."""
+"""Dots by verdict, drawn at the estimate between whiskers.
+
+They can be told apart without colour."""
 
 
 @dataclass(frozen=True)
