@@ -168,7 +168,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     ),
     "answers": (
         _CANCEL,
-        Action("again", "r", "Ask again", "Answer the questions that were cancelled"),
+        Action("again", "r", "Ask again", "Ask all questions again"),
         Action("details", "enter,d", "Why", "Show the evidence for the selected pane's answer"),
         Action("further", "n", "More", "Show the answers that have no pane, one after another"),
         _COPY,
