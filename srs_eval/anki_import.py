@@ -82,7 +82,7 @@ class _DayOverrides:
     def refuse_override(self, subject: str) -> None:
         """Raise InputError if the user overrides the days of a source that has dates of its own."""
         if self.timezone is not None or self.rollover is not None:
-            raise InputError(f"{subject} are settled: leave --timezone and --rollover out.")
+            raise InputError(f"{subject} cannot be changed: leave --timezone and --rollover out.")
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayOverrides) -> ReviewLog:
@@ -130,7 +130,7 @@ def _log_from_table(table: ImportedTable, path: Path, days: _DayOverrides) -> Re
         grid = days.make_grid(entries, StoredClock())
         if not table.app_name:
             entries = infer_kinds(entries, grid.next_day_at_s)
-            notes += ("Kinds of review are inferred: a card is learned on its first day.",)
+            notes += ("The file has no review types: a card's first day is taken as learning.",)
     return ReviewLog(
         import_summary=ImportSummary(
             path=str(path),
@@ -165,7 +165,7 @@ def _load_folder(folder: Path, days: _DayOverrides, user: int | None) -> ReviewL
         if user is None:
             raise InputError(
                 f"{name} is a data set of {len(dataset.users):,} users; "
-                "say whose with --user (in Python user=), or take all with 'srs-eval batch'."
+                "choose one with --user (in Python user=), or take all with 'srs-eval batch'."
             )
         return dataset.load(user)
     if folder.name.startswith("user_id="):

@@ -193,7 +193,9 @@ class SrsEvalApp(App[int]):
         if log is None:
             return
         if self.session.reports.is_busy:
-            self.show_message("A report is still being written: one at a time.", seconds=4)
+            self.show_message(
+                "A report is still being written. Please wait for it to finish.", seconds=4
+            )
             return
         from srs_eval.tui.screens.dialogs import ExportScreen
 

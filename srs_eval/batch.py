@@ -647,11 +647,11 @@ def open_prediction_file(
     InputError if the file or the name cannot be used.
     """
     if path is None or not name:
-        raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
+        raise InputError("--predictions FILE and --name NAME must be given together.")
     check_name("--name", name)
     if find_meaning(name):
         raise InputError(
-            f"--name {name}: {find_meaning(name)} is computed here; take another name."
+            f"--name {name}: this already means {find_meaning(name)}; choose another name."
         )
     check_prediction_file(path)
     configuration_name = file_configuration.name.replace(FILE_PREDICTIONS, name, 1)
@@ -670,7 +670,7 @@ class _SessionWithPredictions(LearnerSession):
         super().__init__(log)
         self._file = file
         self._last_result: tuple[str, Result] | None = None
-        """Name and result of the last plain configuration; its twin usually comes next."""
+        """Name and result of the last plain configuration; its variant usually comes next."""
 
     def run(
         self,

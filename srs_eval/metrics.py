@@ -31,7 +31,7 @@ def validate_pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
         shapes = f"{outcome.shape} and {forecast.shape}"
         raise ValueError(f"y and p must be vectors of equal length, not of shapes {shapes}")
     if not len(outcome):
-        raise ValueError("metrics of no reviews are undefined")
+        raise ValueError("there are no reviews to compute metrics for")
     if not np.all((outcome == 0) | (outcome == 1)):
         raise ValueError("outcomes must be 0 or 1")
     if not (forecast.min() >= 0 and forecast.max() <= 1):  # also true for NaN
@@ -524,9 +524,9 @@ METRIC_INFO = {  # by field, in the order of tables
              "mean distance of its calibration curve from perfect calibration"),
         _MetricInfo("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
         _MetricInfo("precision_90", "precision@90", "precision@90", "%", "higher",
-             "recalled, of the reviews it gave 90 % or more"),
+             "share recalled among the reviews it gave 90 % or more"),
         _MetricInfo("recall_90", "recall@90", "recall@90", "%", "higher",
-             "given 90 % or more, of the reviews recalled"),
+             "share of recalled reviews that it gave 90 % or more"),
         _MetricInfo("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
         _MetricInfo("accuracy", "", "accuracy", "%", "higher",
              "share of reviews it gets right, at a threshold of 50 %"),

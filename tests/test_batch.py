@@ -411,7 +411,7 @@ def test_dask_batch_loses_only_the_unit_that_kills_workers(dataset: Path, tmp_pa
     assert "8787" not in done.stderr
     killed = read_lines(tmp_path / "failed" / "KILLED.jsonl")
     assert list(killed) == [2]
-    assert killed[2]["reason"] == "the worker died and had nothing else to do"
+    assert killed[2]["reason"] == "the worker died while it worked on this task alone"
     assert list(read_lines(tmp_path / "failed" / "RAISING.jsonl")) == [3]
     assert list(read_lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
     assert list(read_lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
@@ -825,8 +825,8 @@ def test_predictions_of_other_reviews_stop_a_batch(
     flags = ("--predictions", file, "--name", "Mine", "--users", "1-3")
     refused = run_without_workers(dataset, tmp_path / "out", *flags, models="AVG")
     assert refused.returncode == 2
-    assert f'"mine.{kind}" predicts other reviews than those of user 2' in refused.stderr
-    assert "With each review_th one higher all would agree" in refused.stderr
+    assert f'"mine.{kind}" does not match the reviews of user 2' in refused.stderr
+    assert "If every review_th were one higher, all would agree" in refused.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -841,7 +841,7 @@ def test_predictions_of_other_reviews_fail_a_later_user(dataset: Path, tmp_path:
     flags = ("--predictions", file, "--name", "Mine", "--users", "1-3")
     done = run_without_workers(dataset, tmp_path / "out", *flags, models="AVG")
     assert done.returncode == 1
-    assert "predicts other reviews than those of user 2 that it names" in done.stderr
+    assert "does not match the reviews of user 2 that it names" in done.stderr
     assert [*read_lines(tmp_path / "out" / "result" / "Mine.jsonl")] == [1, 3]
 
 
@@ -884,7 +884,7 @@ def test_unused_predictions_are_counted(dataset: Path, tmp_path: Path) -> None:
             "user holds something that is not a whole",
         ),
         ("user,review_th,p\n1,1,0.5\n", "", "--name NAME"),
-        ("user,review_th,p\n1,1,0.5\n", "avg", "AVG is computed here"),
+        ("user,review_th,p\n1,1,0.5\n", "avg", "this already means AVG"),
         ("user,review_th,p\n1,1,0.5\n", "a/b", "--name takes letters"),
     ],
 )
@@ -929,7 +929,7 @@ def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path)
     refused = batch(value="0.7")
     assert refused.returncode == 2
     assert re.search("Mine had model file [0-9a-f]{8} and has [0-9a-f]{8} now", refused.stderr)
-    assert "renew Mine alone with --redo Mine, or start over with --fresh" in refused.stderr
+    assert "evaluate only Mine again with --redo Mine, or start over with --fresh" in refused.stderr
     assert batch("--redo", "GRU", value="0.7").returncode == 2
     assert batch("--redo", "Mine", "--sm2-target", "0.8", value="0.7").returncode == 2
     assert read_outcomes(out) == before
@@ -1193,4 +1193,7 @@ def test_golden_results_of_a_batch_are_the_references(tmp_path: Path) -> None:
     printed = " ".join(done.stdout.split())
     left_out = "The means leave out 1 user (111): "
     assert f"{left_out}deleted cards are left out by SM2" in printed
-    assert f"{left_out}models of another table evaluate fewer of their reviews." in printed
+    assert (
+        f"{left_out}the models in another table were evaluated on fewer of their reviews."
+        in printed
+    )

@@ -81,7 +81,8 @@ class TunedConfiguration:
     configuration: Configuration
     halves: tuple[SearchResult, ...]  # by half; () if there is nothing to tune
     best_setup: TrainingSetup
-    """Of these and the published one, the one with the least loss on all users' training parts."""
+    """The set-up, among these and the published one, with the least loss on all users' training
+    parts."""
     not_searched: tuple[str, ...]  # hyperparameters without a starting point for a search
     change: Change | None  # tuned minus published, on the evaluated reviews; None without results
     spread: tuple[float, float] | None
@@ -176,7 +177,10 @@ def run_audit(
     refuse_nested(out, dataset.folder)
     audited_users = list(dataset.users if users is None else users)
     if len(audited_users) < 2:
-        raise InputError("An audit needs at least two users: one half chooses for the other.")
+        raise InputError(
+            "An audit needs at least two users, because each half's set-ups are chosen on the "
+            "other half."
+        )
     for configuration in configurations:
         if configuration.protocol.train_equals_test:
             raise InputError(
@@ -417,11 +421,11 @@ def _build_audit(
         published = read_folders([out / PUBLISHED_FOLDER])[0].files
         tuned = read_folders([out / TUNED_FOLDER])[0].files
     except InputError:
-        other_reason = "it has some as published, none as tuned"
+        other_reason = "it has results as published but none as tuned"
         reasons = Counter(unit.reason or other_reason for _, unit in named_units)
         ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
-            f"no model has results of any user, mostly for this: {reason}"
+            f"no model has results for any user; the most common reason: {reason}"
         ) from None
     changes = {change.file.name: change for change in compare_runs(tuned, published)}
     tuned_configurations = []

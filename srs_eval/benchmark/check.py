@@ -115,8 +115,8 @@ def merge_folders(
     damage = _describe_damaged_journals(folders)
     if damage and not skip_damaged:
         raise DamagedJournals(
-            f"Nothing is merged, for journals are damaged: {damage}; the batch of such a part "
-            "evaluates them again, and --take-what-is-whole goes on without them."
+            f"Nothing was merged, because journals are damaged: {damage}. Run the batch of each "
+            "damaged part again, or leave the damaged lines out with --take-what-is-whole."
         )
     if read_setup(out) is not None:
         setup = merge_setup_from(out, setup)
@@ -172,7 +172,7 @@ def _check_file(
     if path.read_bytes() == journal.encode():
         problems = []  # writing the file again would change nothing
     elif not problems:
-        problems = [_ResultProblem(path, "it is not what its journal says")]
+        problems = [_ResultProblem(path, "it differs from its journal")]
     _, results = _check_lines(path, list(map(parse_line, journal.splitlines())))
     problems = [replace(problem, remedy=_REWRITE_REMEDY) for problem in problems]
     return problems + _check_plausibility(path, results, configuration), results
@@ -196,7 +196,9 @@ def _check_lines(
         examples = ", ".join(map(str, sorted(repeated)[:3]))
         if len(repeated) > 3:
             examples += ", ..."
-        descriptions.append(f"{format_count(len(repeated), 'user')} more than once ({examples})")
+        verb = "appears" if len(repeated) == 1 else "appear"
+        users_in_words = format_count(len(repeated), "user")
+        descriptions.append(f"{users_in_words} {verb} more than once ({examples})")
     if users != sorted(users):
         descriptions.append("its users are not in order")
     results = {line["user"]: line for line in lines if line is not None}
@@ -216,7 +218,8 @@ def _check_plausibility(
         return []
     first_user, first_reason = next(iter(reasons.items()))
     lines = format_count(len(reasons), "line")
-    description = f"{lines} cannot be true (user {first_user}: {first_reason})"
+    verb = "has" if len(reasons) == 1 else "have"
+    description = f"{lines} {verb} impossible values (user {first_user}: {first_reason})"
     return [_ResultProblem(path, description, _format_redo_remedy(configuration))]
 
 
@@ -293,9 +296,10 @@ def _check_sizes(
     for path, user_differences in sorted(differences.items()):
         first_user, first_difference = user_differences[0]
         users = format_count(len(user_differences), "user")
+        verb = "has" if len(user_differences) == 1 else "have"
         description = (
-            f"{users} with another number of reviews than other "
-            f"configurations on the same ones (user {first_user}: {first_difference})"
+            f"{users} {verb} a different number of reviews than in other "
+            f"configurations on the same reviews (user {first_user}: {first_difference})"
         )
         batch_configuration = _find_batch_configuration(folder, setup, path)
         problems.append(_ResultProblem(path, description, _format_redo_remedy(batch_configuration)))
@@ -311,7 +315,9 @@ def _find_stale_results(folder: Path, setup: Mapping[str, Any]) -> list[_ResultP
         version = entry["model_version"]
         if model is not None and model.version != version:
             path = folder / "result" / f"{naming.file_stem(name)}.jsonl"
-            description = f"made with version {version} of the model, which is at {model.version}"
+            description = (
+                f"made with version {version} of the model; the current one is {model.version}"
+            )
             problems.append(_ResultProblem(path, f"{description}: evaluate again"))
     current = environment()
     is_from_other_code = False
@@ -320,6 +326,6 @@ def _find_stale_results(folder: Path, setup: Mapping[str, Any]) -> list[_ResultP
             if recorded.get(name, current[name]) != current[name]:
                 is_from_other_code = True
     if is_from_other_code:
-        description = "made by another state of srs-eval than this one; figures may have changed"
+        description = "made by a different build of srs-eval; figures may have changed"
         problems.append(_ResultProblem(folder / "setup.json", description))
     return problems

@@ -210,7 +210,7 @@ class Comparison:
             most = max(sizes.get(user, 0) for sizes in sizes_by_file.values())
             smaller = [file for file, sizes in sizes_by_file.items() if sizes.get(user, 0) != most]
             if not smaller:  # online and other models share users, but not the table
-                cause = "models of another table evaluate fewer of their reviews"
+                cause = "the models in another table were evaluated on fewer of their reviews"
             elif not all(user in sizes_by_file[file] for file in smaller):
                 cause = "no result of"
             elif all(
@@ -534,9 +534,9 @@ def compute_averages(
             users = predictions.complete_users(users, sizes)
             if not len(users):
                 raise InputError(
-                    f'--average: the predictions of {file.label} in "{folder}" are '
-                    "not of the reviews and users that results and other predictions are of: "
-                    "evaluate again with --raw."
+                    f'--average: the predictions of {file.label} in "{folder}" do '
+                    "not cover the same reviews and users as the results and the other "
+                    "predictions: evaluate again with --raw."
                 )
         file_averages = []
         for file in files_with_predictions:
@@ -562,8 +562,8 @@ def compute_averages(
     for mode in modes:
         if mode not in modes_with_means:
             raise InputError(
-                f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
-                f"files with a column {GROUP_COLUMNS[mode]} do."
+                f"--average {mode}: no predictions in raw say which {mode} a review belongs "
+                f"to; that takes parquet files with a column {GROUP_COLUMNS[mode]}."
             )
     return averages
 

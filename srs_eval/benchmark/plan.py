@@ -255,7 +255,7 @@ class Backend:
     jobs: int  # tasks in progress at a time; 0 as long as a cluster has no workers
     queue_length: int  # tasks to submit before the first is done
     loses_whole_queue: bool = False
-    """A worker's death fails every task that it held (WorkerDied), and the culprit is unknown."""
+    """When a worker dies, all its tasks fail (WorkerDied), and the culprit is unknown."""
 
 
 def is_engine(text: str) -> bool:
@@ -358,12 +358,12 @@ def find_error(future: Future[Any]) -> BaseException | None:
     """Return the error of a finished task, if it failed; Dask's errors become `WorkerPool`'s."""
     if future.cancelled():
         return WorkersCannotStart(
-            "The Dask cluster is gone, or has dropped this batch; the same command goes on from "
-            "what is done."
+            "The Dask cluster is gone, or has dropped this batch: run the same command again to "
+            "continue."
         )
     error = future.exception()
     if type(error).__name__ == "KilledWorker":  # from `distributed`, which may not be installed
-        return WorkerDied("the worker died and had nothing else to do")
+        return WorkerDied("the worker died while it worked on this task alone")
     return error
 
 

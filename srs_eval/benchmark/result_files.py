@@ -119,7 +119,7 @@ class ResultFile:
         """The reviews that the configuration is evaluated on, in words."""
         description = describe_rows(self.evaluated_rows)
         if self.missing_predictions:
-            description += " that others have predicted"
+            description += " for which external predictions exist"
         return description
 
     @property
@@ -247,7 +247,7 @@ def _read_folder(path: Path) -> ResultFolder:
             continue
         if remove_label(file.name, separator + predictions_name) in names:
             files.remove(file)
-            unread.append(f"{file.label} is left out: {predictions_name} lacks no review")
+            unread.append(f"{file.label} is left out: {predictions_name} covers every review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
 
 

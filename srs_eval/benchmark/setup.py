@@ -288,7 +288,7 @@ def _describe_difference(name: str, values: Sequence[str]) -> str:
         return f"{name} {' and '.join(values)}"
     features = [set(value.split()) for value in values if value != "none"]
     if len(features) < len(values):
-        return "vector features of some processors are not known"
+        return "unknown vector features on some processors"
     in_any = set[str]().union(*features)
     in_all = features[0].intersection(*features)
     return f"vector features {', '.join(sorted(in_any - in_all))} on some processors only"
@@ -334,7 +334,7 @@ def _format_value(value: object) -> str:
 def find_disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Describe the first difference between two set-ups that changes results; "" for none."""
     if stored["srs_eval"] != new["srs_eval"]:
-        return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
+        return f"they were made by srs-eval {stored['srs_eval']}, and this is {new['srs_eval']}"
     if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
         return "the data set is not the same (other users or other files)"
     for option in {**new["options"], **stored["options"]}:
@@ -356,7 +356,7 @@ def find_disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             new_text = format_value(new_values.get(key))
             is_flag = key in new_entry["protocol"]
             label = key if is_flag else key.replace("_", " ")
-            where = " (the file, or another below its folder)" if key == "model_file" else ""
+            where = " (that file or another one in its folder)" if key == "model_file" else ""
             return f"{name} had {label} {old_text} and has {new_text} now{where}"
     return ""
 
@@ -375,7 +375,7 @@ def _describe_training(values: Mapping[str, Any] | None) -> str:
     if not values:
         return "none"
     if any(isinstance(value, Mapping) for value in values.values()):
-        return "those that the halves of an audit chose"
+        return "those chosen by an audit"
     return describe_values(values)
 
 
@@ -598,8 +598,8 @@ class Ledger:
             if entry.published.get(name) != value:
                 audited_value = entry.published.get(name, "nothing")
                 raise InputError(
-                    f'"{self.path}" was made where {configuration.name} has {name} '
-                    f"{audited_value}, and here it has {value}: give the flags of the audit, "
+                    f'"{self.path}" was made with {name} {audited_value} for '
+                    f"{configuration.name}, and here it has {value}: give the flags of the audit, "
                     "or audit again."
                 )
         return configuration.with_ledger(entry.best, self.digest)

@@ -395,10 +395,10 @@ class ResultStore:
             name, is_of_one_configuration, _ = difference.partition(" had ")
             redo_hint = ""
             if is_of_one_configuration and redo is not None:
-                redo_hint = f", renew {name} alone with --redo {name}"
+                redo_hint = f", evaluate only {name} again with --redo {name}"
             raise InputError(
-                f'The results in "{self.folder}" do not go with this run: {difference}; '
-                f"run it as before, choose another --out{redo_hint}{self._fresh_hint}."
+                f'The results in "{self.folder}" do not match this run: {difference}; '
+                f"run the batch as before, choose another --out{redo_hint}{self._fresh_hint}."
             )
         self._delete_results(stored, redone)
         stored = {**stored, "configurations": remaining}

@@ -109,8 +109,8 @@ def check_user_split(
         model = configuration.model.name
         if describe_pretrained(model, context):
             raise InputError(
-                f"--split users trains {model} on other users, and --weights has weights of it: "
-                "leave one out."
+                f"--split users trains {model} on other users, but --weights already gives weights "
+                "for it: leave one of these options out."
             )
         if engine.startswith("dask://"):
             raise InputError(

@@ -159,7 +159,8 @@ def _select_files(
             files_of_user.setdefault(user, []).append(file)
     if not files_of_user:
         raise InputError(
-            f"{repo} is laid out neither as anki-revlogs-10k nor as FSRS-Anki-20k: name another."
+            f"{repo} is laid out neither as anki-revlogs-10k nor as FSRS-Anki-20k: choose another "
+            "data set."
         )
     selected_users = select_users(sorted(files_of_user), users)
     selected_files = [file for file in files if _README_PATTERN.fullmatch(file.path)]
@@ -239,8 +240,8 @@ def _fetch_file(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFi
         path.unlink()
     raise InputError(
         f"{file.path} of {repo} arrived twice with a wrong hash and was deleted: run the same "
-        "command to try again; if that does not help, something between you and the hub changes "
-        "files."
+        "command to try again; if that does not help, something between you and the hub (such as "
+        "a proxy) is altering the files."
     )
 
 
@@ -279,7 +280,7 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
     if isinstance(cause, RepositoryNotFoundError) or status == 404:
         return InputError(f"The hub has no data set {repo}: name one as OWNER/NAME.")
     if status == 429:
-        return InputError(f"The hub asks to wait (too many requests): {advice} later.")
+        return InputError(f"The hub asks you to wait (too many requests): {advice} later.")
     if status is not None:
         return InputError(f"The hub answers with error {status}: {advice} later.")
     if isinstance(error, OfflineModeIsEnabled):
@@ -430,7 +431,7 @@ def _find_impossible_values(rows: Rows) -> list[str]:
                 f"(row {first_row + 1}: {values[first_row]})"
             )
     if (np.diff(rows.day_offset) < 0).any():
-        problems.append("its days run backwards: the rows are not in the order of the reviews")
+        problems.append("its days are not in order: the rows are not in the order of the reviews")
     return problems
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, format_csv, printable, require
+from srs_eval.data.errors import InputError, format_count, format_csv, printable, require
 from srs_eval.data.outputs import check_outputs
 from srs_eval.data.paths import DEMO_FILE, data_dir
 from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
@@ -84,7 +84,7 @@ PUBLISHED_DATASETS = (
     ),
     PublishedDataset("FSRS-Anki-20k", "csv", "20,000 users, 1.7 billion reviews, about 20 GB"),
 )
-LICENCE_TERMS = "lets you use the data and forbids passing them on"
+LICENCE_TERMS = "allows you to use the data but not to pass it on"
 """What each of their licences does, in words."""
 
 
@@ -322,8 +322,8 @@ def _read_file_columns(path: Path, columns: tuple[str, ...]) -> list[IntArray]:
             return [_to_integers(table.column(column)) for column in columns]
         except MemoryError as error:
             raise InputError(
-                f"{name} needs more memory than is free, or is damaged; with fewer --jobs, each "
-                "has more memory."
+                f"{name} needs more memory than is free, or is damaged; give a smaller --jobs "
+                "so that each worker has more memory."
             ) from error
         except (pyarrow.ArrowException, ValueError, OSError) as error:
             raise _damaged_file_error(path, error) from error
@@ -383,7 +383,7 @@ def _refuse_non_numeric(kind: pyarrow.DataType, column: str, name: str) -> None:
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         content = "true and false" if types.is_boolean(kind) else f"values of the type {kind}"
         raise InputError(
-            f"{name} holds {content} in its column {column!r}, where whole numbers belong; write "
+            f"{name} holds {content} in its column {column!r}, where whole numbers belong; save "
             "that column as integers."
         )
 
@@ -439,8 +439,8 @@ def select_users(
         selected = {user for user in selected if user <= max_user_id}
     if not selected:
         raise InputError(
-            f"No user is selected: the data set has {len(available)}, "
-            f"ids {min(available)} to {max(available)}."
+            f"No user is selected: the data set has {format_count(len(available), 'user')}, "
+            f"with ids {min(available)} to {max(available)}."
         )
     return sorted(selected)
 
@@ -498,7 +498,7 @@ def parse_id_ranges(ranges: str) -> list[tuple[int, int]]:
         first = int(match[1])
         last = int(match[2] or match[1])
         if last < first:
-            raise InputError(f'--users: "{text.strip()}" ends before it begins.')
+            raise InputError(f'--users: "{text.strip()}": the end of the range is below its start.')
         spans.append((first, last))
     return spans
 
@@ -549,9 +549,7 @@ def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int
                 lines.append((user, "file", None, str(path)))
                 user_review_count, original_ids = write_user(dataset_folder, user, log)
                 if not user_review_count:
-                    raise InputError(
-                        f'"{printable(path)}" has no review that counts: leave it out.'
-                    )
+                    raise InputError(f'"{printable(path)}" has no usable review: leave it out.')
                 review_count += user_review_count
                 for kind, ids in original_ids.items():
                     for number, original_id in enumerate(ids):

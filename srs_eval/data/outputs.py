@@ -96,7 +96,7 @@ def check_outputs(
                 )
             if _has_extension(path, extension) and _is_same_file(path.parent, folder):
                 raise InputError(
-                    f'"{path}" lies in the folder of the {extension} files: name another.'
+                    f'"{path}" lies in the folder of the {extension} files: choose another name.'
                 )
 
 
@@ -180,7 +180,7 @@ def _refuse_foreign_file(path: Path, kind: str, target: Path | None = None) -> N
     replaced = target or path
     if os.path.lexists(replaced) and not is_written_by_srs_eval(replaced):
         raise InputError(
-            f'"{path}" is not recognised as srs-eval\'s own file, and is not overwritten: '
+            f'srs-eval does not recognise "{path}" as its own file, so it is not overwritten: '
             f"name another {kind}."
         )
 

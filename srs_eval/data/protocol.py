@@ -17,8 +17,8 @@ from srs_eval.data.arguments import (
 
 _Rows = Literal["benchmark", "anki"]
 _Clock = Literal["seconds", "study-days", "days"]
-"""Measure of intervals with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions,
-each from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
+"""How intervals are measured with `secs`: seconds / 86,400 (srs-benchmark); study days with
+fractions, each from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
 _Partitions = Literal["none", "deck", "preset"]
 _Split = Literal["time", "cards", "users"]

@@ -291,8 +291,8 @@ def describe_card_rules(count: int) -> str:
     subject = "1 rule of an add-on gives" if count == 1 else f"{count:,} rules of an add-on give"
     return (
         f"{subject} individual cards other FSRS parameters (fsrsPresetOverlay). Which cards these "
-        "are depends on searches in the text of cards, which srs-eval does not read: here every "
-        "card has the parameters of its deck's preset."
+        "are depends on searches in the text of cards, which srs-eval does not read, so it "
+        "gives every card the parameters of its deck's preset."
     )
 
 
@@ -490,7 +490,7 @@ class ReviewLog(ReadOnly):
         """
         table = self.features
         if table is None:
-            raise InputError("A model asks for features: give a table with --features FILE.")
+            raise InputError("A model needs features: give a table with --features FILE.")
         ids = card_id if table.id_column == "card_id" else self.note_of(card_id)
         has_features = np.isin(ids, table.ids)
         features = np.full((len(ids), len(table.names)), np.nan)

@@ -395,8 +395,8 @@ def _unknown_preset_message(log: ReviewLog, name: str) -> str:
     if orphaned_decks and log.presets:
         deck_words = ", ".join(f'"{deck}"' for deck in orphaned_decks[:3])
         return (
-            f"Preset {name} was deleted but decks still refer to it; Anki uses its defaults there. "
-            f"Use --deck instead: {deck_words}."
+            f"Preset {name} was deleted but decks still refer to it; Anki uses default options "
+            f"for those decks. Use --deck instead: {deck_words}."
         )
     choices = ((preset.name, preset.id) for preset in log.presets.values())
     return _unknown_name_message("preset", name, choices)

@@ -97,7 +97,7 @@ def select_training(
         beginning = f"in {describe_window(protocol)} before"
     train = np.flatnonzero(is_training)
     if not len(train):
-        raise NotEnoughData(f"no reviews to train on {beginning} {end}")
+        raise NotEnoughData(f"no training reviews {beginning} {end}")
     return train
 
 
@@ -109,7 +109,9 @@ def split_time_series(n: int, n_splits: int) -> list[int]:
     """
     size = n // (n_splits + 1)
     if size == 0:
-        raise NotEnoughData(f"{n} reviews cannot be split into {n_splits + 1} parts")
+        raise NotEnoughData(
+            f"{format_count(n, 'review')} cannot be split into {n_splits + 1} parts"
+        )
     return list(range(n - n_splits * size, n, size))
 
 

@@ -328,7 +328,7 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
     if protocol.known_decks_only or protocol.partitions != "none":
         if not log.has_decks:
             raise NotEnoughData(
-                "the source has no cards or no decks, and this evaluation needs decks"
+                "the source has no cards or no decks, but this evaluation needs both"
             )
         deck = log.deck_of(card_id)
         has_deck = np.isin(deck, np.fromiter(log.decks, np.int64, len(log.decks)))
@@ -432,7 +432,8 @@ def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol, cut_day: in
     if n < MIN_TRIALS:
         if not n:
             raise NotEnoughData("no usable reviews")
-        raise NotEnoughData(f"{format_count(n, 'usable review')}, at least {MIN_TRIALS} are needed")
+        usable = format_count(n, "usable review")
+        raise NotEnoughData(f"only {usable} (at least {MIN_TRIALS} are needed)")
     if not protocol.secs:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
         bin_delta_t = history_delta_t

@@ -299,7 +299,7 @@ def _collect_member_names(configuration: Configuration) -> frozenset[str]:
 
 
 _worker_state: tuple[LearnerSession, Context, bool]
-"""Shared by all tasks of a worker: session, context, and whether the cache is used."""
+"""Session, context and whether the cache is used, shared by all tasks of a worker."""
 
 
 def _initialize_worker(log: ReviewLog, context: Context, use_cache: bool) -> None:

@@ -61,7 +61,7 @@ _REPLAY_TOLERANCE = 1e-6
 _SINGLE_PRECISION_TOLERANCE = 1e-5
 """The same for networks, which calculate in single precision: the number of rows changes how a
 matrix product is rounded. With another number of rows, all predictions of RWKV change, from the
-first review on, by up to 1.4e-6; with as many rows, they are equal to the last digit."""
+first review on, by up to 1.4e-6; with the same number of rows, they are equal to the last digit."""
 _RETRAIN_TOLERANCE = 1e-3
 """The same if the model was also retrained: training amplifies last digits."""
 
@@ -72,7 +72,7 @@ _LARGEST_FACTOR = 2.0  # for the largest difference
 
 _MAX_SINGLE_ANSWERS = 32  # reviews whose answers are changed one at a time
 _MAX_UNCONFIRMED = 2
-"""Differences that retraining does not confirm: after so many, kept fits prove nothing."""
+"""Differences that retraining does not confirm: after this many, kept fits prove nothing."""
 
 
 @dataclass(frozen=True)

@@ -46,16 +46,17 @@ _OUTCOME_LEAKS = {
 _FUTURE_LEAKS = {
     "own answer time": "reads how long the answer that it predicts took",
     "later input": "reads later reviews",
-    "fit sees later": "is fitted to what comes after its training part",
+    "fit sees later": "is fitted to reviews after its training part",
     "needs later": "fails where later reviews are missing, so it reads them",
 }
 _UNCHECKED = "was not checked for reading the future"
+_UNCHECKABLE = "could not be checked for reading the future"
 _OTHER_MISTAKES = {
     "gradient": "has a wrong gradient, and may be trained badly",
     "no probability": "predicts something that is not a probability for a simulated learner",
-    "repeats": f"{_UNCHECKED}, for it predicts something else each time",
-    "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
-    "unfinished": "was not checked to the end for reading the future, for it is slow",
+    "repeats": f"{_UNCHECKABLE}, because its predictions change from run to run",
+    "fails": f"{_UNCHECKABLE}, because it fails on a simulated learner",
+    "unfinished": "is too slow for the check for reading the future, which did not finish",
 }
 _CACHED_USERS = 64  # users in memory
 _USUAL_PROTOCOL = Protocol()
@@ -85,7 +86,7 @@ def describe_mistake(kind: str | None) -> str:
         description = f"{leak}: its figures mean nothing"
     else:
         description = _OTHER_MISTAKES.get(kind, "")
-    return f"{description} (`srs-eval models check` tells more)" if description else ""
+    return f"{description} (details: `srs-eval models check`)" if description else ""
 
 
 def is_checked(configuration: Configuration, features: Path | None = None) -> bool:

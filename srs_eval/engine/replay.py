@@ -239,7 +239,7 @@ class TruncatedSession(CustomFoldSession):
         full_trials = self._full_session.trials(trials.protocol)
         count = int(np.searchsorted(full_trials.review_th, self._review, side="right"))
         if not np.array_equal(trials.review_th[:count], full_trials.review_th[:count]):
-            raise RuntimeError("the two logs do not agree in which reviews are evaluated")
+            raise RuntimeError("the two logs do not agree on which reviews are evaluated")
         folds = []
         for fold in full_trials.folds:
             test = fold.test[fold.test < count]

@@ -99,11 +99,11 @@ class RetentionFaults:
     reached_twice: float
     """Recall after some answer falls to the retention and later rises above it again."""
     unschedulable: float
-    """Inverted, never reached or reached twice."""
+    """Share of histories that are inverted, never reached or reached twice."""
     under_a_minute: float | None
     """Recall after some answer is lower already after a minute; None with whole days."""
     under_a_minute_after_pass: float | None
-    """The same after Hard, Good or Easy."""
+    """Recall after Hard, Good or Easy is lower already after a minute; None with whole days."""
     above_five_times: float | None
     """The interval after Good is more than five times the last one, among the histories whose last
     interval is at least a day; None without any."""

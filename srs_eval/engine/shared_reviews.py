@@ -127,7 +127,7 @@ def evaluate_external(
     model = configuration.model
     external = log.external_predictions.get(name) or log.external_predictions.get(model.name)
     if external is None:
-        raise NotInstalled(f"there is nothing beside these reviews ({model.note})")
+        raise NotInstalled(f"no file of predictions lies beside these reviews ({model.note})")
     held_out = select_held_out(external, entry_index[tests.review_th - 1])
     notes = [external.note]
     if held_out.missing:

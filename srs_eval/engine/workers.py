@@ -297,8 +297,8 @@ class WorkerPool(Executor):
                 self._failed_starts += 1
                 if code == _EXIT_NO_MAIN_GUARD:
                     raise WorkersCannotStart(
-                        "Worker processes cannot start, for each imports your script and would "
-                        'start it again: put what it does under `if __name__ == "__main__":`.'
+                        "Worker processes cannot start, because each imports your script and would "
+                        'run it again: put its code under `if __name__ == "__main__":`.'
                     ) from None
                 if code >= 0 or self._failed_starts >= _MAX_FAILED_STARTS:
                     reason = _describe_exit(code)

@@ -76,7 +76,7 @@ def _reduce_model(model: Model) -> tuple[Callable[..., Model], tuple[str, ModelF
     another model of this name.
     """
     if all_models().get(model.name) is not model:
-        raise PicklingError(f"all_models() does not hold this model called {model.name}")
+        raise PicklingError(f"the model {model.name} is not the one in all_models()")
     return _restore_model, (model.name, model.file)
 
 
@@ -92,7 +92,7 @@ def _restore_model(name: str, file: ModelFile | None) -> Model:
         load_model_file(file.path)
     model = all_models()[name]
     if _code_identity(model.file) != _code_identity(file):
-        raise InputError(f"{file and file.path} was changed while it was in use: run it again.")
+        raise InputError(f"{file and file.path} was changed while it was in use: evaluate again.")
     return model
 
 
@@ -292,9 +292,9 @@ def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
         return f"{model.name!r} is not a valid model name: use letters, digits and . % + _ - [ ]"
     if model.family not in get_args(Family):
         families = ", ".join(get_args(Family))
-        return f"{model.name} has the family {model.family!r}, which is none of {families}"
+        return f"{model.name} has the family {model.family!r}, which is not one of {families}"
     if model.needs and model.needs not in EXTRAS:
-        return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
+        return f"{model.name} needs {model.needs!r}, which is not one of {', '.join(EXTRAS)}"
     if model.name in earlier_names:
         return f"there are two models called {model.name}"
     from srs_eval.models.configurations import find_meaning

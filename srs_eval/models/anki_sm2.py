@@ -175,8 +175,8 @@ MODELS = (
         cost=Cost(seconds_per_10k=0.007, seconds_to_compile=1.8, compiles_only_to_train=True),
         hyperparameters=RECURRENT.hyperparameters,
         note=(
-            "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "
-            "at 90 %. As published, Good and Easy are swapped."
+            "Anki's scheduler predicts nothing: recall is derived from its interval, as if it "
+            "aimed at 90 %. As published, Good and Easy are swapped."
         ),
     ),
 )

@@ -62,7 +62,8 @@ MODELS = (
         flags=frozenset({"two_buttons"}),
         version=2,
         cost=Cost(seconds_per_10k=0.2, seconds_to_compile=7.0, kernels_of="LogisticRegression"),
-        note="FSRS-6 and FSRS-7 recency, LogisticRegression and SBD: the mean of their logits.",
+        note="The mean of the logits of FSRS-6 recency, FSRS-7 recency, LogisticRegression and "
+        "SBD.",
     ),
     _make_blend(
         name="BLEND-GRU",
@@ -71,7 +72,7 @@ MODELS = (
         members=(_FSRS_6, _FSRS_7, "GRU-503-short-secs-equalize_test_with_non_secs"),
         flags=frozenset({"two_buttons"}),
         cost=Cost(seconds_per_10k=0.6, seconds_to_compile=8.0, kernels_of="GRU-503"),
-        note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
+        note="The mean of the logits of FSRS-6 recency, FSRS-7 recency and GRU-503.",
     ),
     _make_blend(
         name="BLEND+RWKV-Curve",

@@ -91,7 +91,7 @@ _LEARNER_GROUP = (
     "FSRS-6-recency",
     "STATE-FSRS-6",
 )
-"""Configurations that mean something to a learner: Anki's schedulers, fitted or not, the average,
+"""Configurations that are relevant to a learner: Anki's schedulers, fitted or not, the average,
 and a model that knows how the day is going."""
 BASELINE = "AVG"
 """The model that knows only the average."""
@@ -300,7 +300,7 @@ def resolve_configurations(
             if configuration is not None:
                 configurations.setdefault(configuration.name, configuration)
     if not configurations:
-        raise InputError("No model is named: give names, or a group such as fast or all.")
+        raise InputError("No models were given: give names, or a group such as fast or all.")
     return sorted(
         configurations.values(),
         key=lambda configuration: (configuration.compiles, configuration.expected_seconds_per_10k),
@@ -324,18 +324,18 @@ def _describe_choice_of_rows(protocol: Protocol) -> str:
     elif not rows.short:
         words = " of later days, intervals in seconds"
     elif rows.no_test_same_day:
-        words = " of later days, folds cut over same-day ones too"
+        words = " of later days, with folds that also count same-day reviews"
     else:
         words = ", same-day ones too"
     if rows.known_decks_only:
-        words += ", of cards and decks that are known"
+        words += ", of cards and decks that still exist"
     if rows.split == "cards":
         words += ", of cards that are not trained on"
     if rows.train_until:
         words += f", from {describe_cut(rows)} on"
     if rows.train_months:
         words += f", trained on {describe_window(rows)} before"
-    return f"{words}, trained on them as well" if rows.train_equals_test else words
+    return f"{words}, which are also the training data" if rows.train_equals_test else words
 
 
 @cache
@@ -451,7 +451,7 @@ def _make_configuration(
         value = flags_in_name.get(flag, default)
         if flag in flags_in_name and not _can_take(model, flag, value):
             raise InputError(
-                f'"{name}" makes no sense: {model.name} cannot take {_describe_flag(flag)}.'
+                f'"{name}" makes no sense: {model.name} does not support {_describe_flag(flag)}.'
             )
         if requested_value != default and _can_take(model, flag, requested_value):
             if flag in flags_in_name and requested_value != value:
@@ -485,7 +485,7 @@ def _make_configuration(
         if "fallback_user" in flags_in_name:
             raise InputError(
                 f'"{name}" makes no sense: it fits no parameters to single presets or decks, so '
-                "none of them can fall back."
+                "there is nothing to fall back from."
             )
         flags["fallback_user"] = False
     # The name of a model that is always "short" says so only if its standard configuration does.
@@ -562,9 +562,9 @@ def _refuse_split(model: Model, protocol: Protocol) -> str:
         return ""
     learns = f"{model.name} learns from every answer, in order of time"
     if protocol.split == "cards":
-        return f"{learns}, so no card is new to it: leave it out, or leave out --split cards."
+        return f"{learns}, so it has seen every card: drop the model, or drop --split cards."
     if protocol.train_months:
-        return f"{learns}, whatever it is trained on: leave it out, or leave out --train-months."
+        return f"{learns}, whatever it is trained on: drop the model, or drop --train-months."
     return ""
 
 

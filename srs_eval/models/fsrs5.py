@@ -175,6 +175,6 @@ MODELS = (
         parameters_with={"pretrain": 4, "two_buttons": 15, "disable_short_term": 17},
         hyperparameters=(*RECURRENT.hyperparameters, START),
         cost=Cost(seconds_per_10k=0.013, seconds_to_compile=1.8),
-        note="Trained with gamma 1; the published FSRS-5 figures used 2 (--gamma).",
+        note="Trained with gamma 1; the published FSRS-5 was trained with gamma 2 (--gamma).",
     ),
 )

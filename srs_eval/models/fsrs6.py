@@ -423,7 +423,7 @@ MODELS = (
         inputs="IL, G, SR",
         parameters=21,
         source="srs-benchmark models/fsrs_v6_one_step.py (2025), commit 1d517ddcf823",
-        note="Weights each review alike and only once; made for updates on the fly.",
+        note="Gives every review the same weight and uses it once; made for updates on the fly.",
         cost=Cost(seconds_per_10k=0.015, seconds_to_compile=1.8),
         parameters_with={"two_buttons": 17},
         always_short=True,

@@ -326,7 +326,7 @@ def predict(
         for number, (value, low, high) in enumerate(bounds):
             if not low <= value <= high:
                 raise InputError(
-                    "FSRS-7 does not run these FSRS parameters: recall would not be a probability "
+                    "FSRS-7 cannot use these FSRS parameters: recall would not be a probability "
                     f"(for example, w{number} is {value:g} but must be from {low:g} to {high:g})."
                 )
     return p

@@ -23,7 +23,7 @@ from srs_eval.models.adapters import CARD_FEATURES, sklearn_model
 from srs_eval.training import hyperparameters
 
 _MONOTONICITY = [-1 if name == "ln(1 + interval)" else 0 for name in CARD_FEATURES]
-"""Only a longer interval must not raise the probability."""
+"""The only constraint: a longer interval does not raise the probability."""
 
 
 def _make_trees(learning_rate: float, epochs: int, l2: float) -> Any:
@@ -52,6 +52,6 @@ MODELS = (
             hyperparameters.penalty("l2", 30.0),
         ),
         cost=Cost(seconds_per_10k=0.27, seconds_besides=1.5),
-        note="Trees that know nothing of memory.",
+        note="Decision trees without any model of memory.",
     ),
 )

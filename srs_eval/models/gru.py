@@ -69,7 +69,8 @@ class GruNetwork:
     one_hot_rating: bool = False
     """Inputs are days and four indicators of the rating, else days and the rating."""
     following_interval: bool = False
-    """Each rating comes with the interval that follows it, the last with the trial's own."""
+    """Each rating comes with the interval that follows it, and the last rating with the
+    trial's own interval."""
     rate: float = 4e-2
     decay: float = 1e-5
     epochs: int = 5

@@ -385,15 +385,15 @@ def check_predictions(function: str, predicted: object, index: IntArray) -> Floa
         InputError: The predictions are a number, a list, an array of another shape, or an array
             of text, objects or complex numbers.
     """
-    kind = type(predicted).__name__
+    kind = f"a value of type {type(predicted).__name__}"
     if isinstance(predicted, np.ndarray):
-        kind = f"array of {predicted.dtype}"
+        kind = f"an array of {predicted.dtype}"
         if predicted.shape != index.shape:
-            kind = f"array of shape {predicted.shape}"
+            kind = f"an array of shape {predicted.shape}"
         elif predicted.dtype.kind in _REAL_KINDS:
             return predicted
     raise InputError(
-        f"{function} returns the wrong thing ({kind}): it must return a NumPy array of shape "
+        f"{function} returned {kind}; it must return a NumPy array of shape "
         f"{index.shape}, a probability for each trial."
     )
 
@@ -418,7 +418,7 @@ def _list_parameters(
     for values in lists_by_partition.values():
         if not all(map(math.isfinite, values)):
             raise ArithmeticError(
-                f"{configuration.name} was fitted to parameters that are not finite numbers"
+                f"{configuration.name} ended up with parameters that are not finite numbers"
             )
     return lists_by_partition
 

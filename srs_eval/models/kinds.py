@@ -75,7 +75,7 @@ class Cost:
     compiles_only_to_train: bool = False
     """Whether predictions with the default parameters need no kernels."""
     kernels_of: str = ""
-    """Name of a model with the same kernels; the first of these models to run compiles for all."""
+    """Name of a model with the same kernels; whichever runs first compiles for all."""
 
 
 @dataclass(frozen=True, kw_only=True)

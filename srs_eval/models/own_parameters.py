@@ -102,7 +102,7 @@ def normalize_parameters(values: Sequence[float]) -> list[float]:
     """
     fault = find_fault(values, allow_fsrs7=True)
     if fault:
-        raise InputError(f"FSRS does not run these {fault}.")
+        raise InputError(f"FSRS cannot use {fault}.")
     if len(values) != FSRS_7_PARAMETER_COUNT:
         return normalize_as_anki(values)
     model = fsrs7.make_recurrent(secs=True)
@@ -141,7 +141,7 @@ def normalize_as_anki(values: Sequence[float]) -> list[float]:
     """
     fault = find_fault(values)
     if fault:
-        raise InputError(f"Anki does not run these {fault}.")
+        raise InputError(f"Anki cannot use {fault}.")
     w = _fill_to_21(values)
     bounds = zip(w, fsrs6.lower_bounds(0.001), fsrs6.UPPER, strict=True)
     return [min(max(value, low), high) for value, low, high in bounds]
@@ -221,7 +221,7 @@ def find_fsrs7_presets(log: ReviewLog) -> set[int]:
 def explain_left_out_presets(log: ReviewLog) -> dict[int, str]:
     """Return a sentence for each preset that `find_preset_faults` returns, by preset id."""
     return {
-        preset_id: f"{log.preset_name(preset_id)} is left out: Anki does not run its {fault}; "
+        preset_id: f"{log.preset_name(preset_id)} is left out because Anki cannot use its {fault}: "
         "optimize the preset in Anki."
         for preset_id, fault in find_preset_faults(log).items()
     }
@@ -249,8 +249,8 @@ def why_replaced(log: ReviewLog) -> dict[int, str]:
                 f"{format_count(len(values), f'FSRS-{version} parameter')} ({needed} are needed)"
             )
         sentences[preset_id] = (
-            f"{log.preset_name(preset_id)}: your Anki does not run its {fault} and takes "
-            f"{replacement} in place of them; optimize the preset in Anki."
+            f"{log.preset_name(preset_id)}: your Anki cannot use its {fault} and uses "
+            f"{replacement} instead; optimize the preset in Anki."
         )
     return _with_reviews(log, sentences)
 
@@ -281,8 +281,8 @@ def find_active_parameters(log: ReviewLog) -> dict[int, list[float]]:
             f"{log.preset_name(preset_id)} holds {fault}"
             for preset_id, fault in find_preset_faults(log).items()
         ]
-        reasons = f" that Anki runs: {', '.join(faults)}" if faults else ""
-        raise NotEnoughData(f"the file holds no FSRS parameters{reasons}")
+        reasons = f" that Anki can use: {', '.join(faults)}" if faults else ""
+        raise NotEnoughData(f"the file contains no FSRS parameters{reasons}")
     return parameters
 
 
@@ -328,19 +328,19 @@ def describe_own_parameters(
     for preset_id, fault in faults.items():
         reviews = int((preset == preset_id).sum())
         notes.append(
-            f"defaults for {format_count(reviews, 'review')} of {log.preset_name(preset_id)}: "
-            f"Anki does not run its {fault}"
+            f"uses defaults for {format_count(reviews, 'review')} of {log.preset_name(preset_id)}: "
+            f"Anki cannot use its {fault}"
         )
     without_count = int((~np.isin(preset, [*parameters, *faults])).sum())
     if without_count:
         reviews_without = format_count(without_count, "review")
-        notes.append(f"defaults for {reviews_without} without stored parameters")
+        notes.append(f"uses defaults for {reviews_without} without stored parameters")
     seen = int(_mark_possibly_seen(log, preset, entry).sum())
     if seen:
         notes.append(
             f"may have been fitted to {seen:,} of these {format_count(len(preset), 'review')}: "
-            "the log loss is then too low, by 0.002 to 0.009; "
-            "the answers use only newer reviews"
+            "in our tests, that makes the log loss look 0.002 to 0.009 better; "
+            "the advice uses only newer reviews"
         )
     return tuple(notes), seen
 

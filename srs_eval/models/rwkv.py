@@ -47,7 +47,7 @@ from srs_eval.training.rwkv_inputs import (
 )
 from srs_eval.training.rwkv_network import compute_curves_after_answers, compute_predictions
 
-WEIGHTS_HINT = "weights of your own: `srs-eval models weights` tells where to get them"
+WEIGHTS_HINT = "weights of your own: `srs-eval models weights` says where to get them"
 _WEIGHTS_VARIABLE = "SRS_EVAL_RWKV_WEIGHTS"
 """Environment variable that names the file to use without --weights; empty for no file."""
 _WEIGHT_EXTENSIONS = (".safetensors", ".pth")
@@ -309,7 +309,7 @@ def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     weights_remark = f"weights {weights.path.name}"
     if weights.public_file is None:
         weights_remark += (
-            f" (SHA-256 {weights.sha256[:8]}…), unknown to srs-eval, as are the people they were "
+            f" (SHA-256 {weights.sha256[:8]}…); srs-eval does not know this file, or whom it was "
             "trained on"
         )
     missing_inputs = find_missing_inputs(collect_reviews(log, rows))
@@ -317,7 +317,7 @@ def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
         return (weights_remark,)
     return (
         weights_remark,
-        f"without {missing_inputs}, which the source does not contain: log loss up to 0.008 higher",
+        f"these inputs are missing, which can raise log loss by up to 0.008: {missing_inputs}",
     )
 
 

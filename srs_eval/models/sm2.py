@@ -182,7 +182,7 @@ MODELS = (
         parameters=0,
         source="P. A. Wozniak, SuperMemo 2 (1987); open-spaced-repetition/srs-benchmark "
         "other.py `sm2`, `process_untrainable`",
-        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
+        note="SM-2 predicts nothing: recall is derived from its interval, as if it aimed at 90 %. "
         "On data sets, reviews of missing cards or decks are left out, as in "
         "srs-benchmark.",
         cost=Cost(seconds_per_10k=0.004),
@@ -200,7 +200,8 @@ MODELS = (
         inputs="IL, G",
         parameters=0,
         source="SSP-MMC-FSRS (2025) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
-        note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
+        note="Memrise predicts nothing: recall is derived from its interval, as if it aimed at "
+        "90 %.",
         cost=Cost(seconds_per_10k=0.004),
         predict=partial(_predict, _compute_memrise_intervals),
         flags=UNTRAINED_FLAGS,
@@ -212,7 +213,7 @@ MODELS = (
         parameters=6,
         source="P. A. Wozniak, SuperMemo 2 (1987); open-spaced-repetition/srs-benchmark "
         "other.py, class SM2",
-        note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
+        note="SM-2 predicts nothing: recall is derived from its interval, as if it aimed at 90 %.",
         cost=Cost(seconds_per_10k=0.008, seconds_to_compile=1.8),
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,

@@ -237,6 +237,6 @@ MODELS = (
         needs="torch",
         cost=Cost(seconds_per_10k=0.6, seconds_to_compile=10.0),
         note="Two numbers wide and blind to the order of reviews, with padding that is not "
-        "masked: it does badly for these reasons, not because transformers have to.",
+        "masked: it does badly for these reasons, not because it is a transformer.",
     ),
 )

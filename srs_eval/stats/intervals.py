@@ -102,7 +102,7 @@ def mean_interval(
     """
     count = len(values)
     if not count:
-        raise ValueError("the mean of no reviews is undefined")
+        raise ValueError("there are no reviews to average")
     mean = float(values.mean())
     review_days, day_index = np.unique(day, return_inverse=True)
     days = len(review_days)

@@ -25,7 +25,10 @@ CONFIDENCE = 0.99
 RESAMPLES = 9_999
 SEED = 0  # of the random resamples, so that a repeated report is the same
 MIN_USERS = 8
-"""With fewer, a lead may be chance even if all users share it: 2 · 0.5⁷ > 1 - 0.99 (sign test)."""
+"""With fewer, a lead may be due to chance even if all users share it.
+
+2 · 0.5⁷ > 1 - 0.99 (sign test).
+"""
 _RESAMPLES_PER_BLOCK = 256  # resamples that are drawn at a time
 
 
@@ -536,10 +539,10 @@ def _read_jsonl(path: Path) -> Predictions:
                 columns_of_user[line["user"]] = p, y  # a user's last line counts
     except (ValueError, KeyError, TypeError):
         raise InputError(
-            f'"{path}", line {line_number}: lists p and y of one length and a user are needed.'
+            f'"{path}", line {line_number}: a user, and lists p and y of equal length, are needed.'
         ) from None
     if not columns_of_user:
-        raise InputError(f'"{path}" is empty: take it away, or evaluate again.')
+        raise InputError(f'"{path}" is empty: delete it, or evaluate again.')
     sizes = [len(p) for p, _ in columns_of_user.values()]
     user = np.repeat(np.array(list(columns_of_user)), sizes)
     all_p = np.concatenate([p for p, _ in columns_of_user.values()])

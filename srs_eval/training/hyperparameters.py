@@ -87,7 +87,7 @@ class Context:
     pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The arrays that `TrainedModel.pretrain` returned, read from `weights` by the engine."""
     other_users_weights: Mapping[str, Path] = field(default_factory=dict)
-    """Files of weights that a batch trained on other users than the evaluated one, by configuration
+    """Files of weights that a batch trained on users other than the evaluated one, by configuration
     (`--split users`)."""
     record: TrainingRecord | None = field(default=None, compare=False)
     """Settings and losses that `TrainedModel.pretrain` records; None while models are fitted."""
@@ -236,13 +236,13 @@ def check_values(
         if hyperparameter.choices:
             if value not in hyperparameter.choices:
                 words = ", ".join(hyperparameter.choices)
-                raise InputError(f"{model}: {name} is one of {words}, not {value}.")
+                raise InputError(f"{model}: {name} must be one of {words}, not {value}.")
         elif isinstance(value, str) or not minimum <= value <= maximum:
             raise InputError(
-                f"{model}: {name} is a number from {minimum:g} to {maximum:g}, not {value}."
+                f"{model}: {name} must be a number from {minimum:g} to {maximum:g}, not {value}."
             )
         elif hyperparameter.is_integer and value != int(value):
-            raise InputError(f"{model}: {name} is a whole number, not {value:g}.")
+            raise InputError(f"{model}: {name} must be a whole number, not {value:g}.")
 
 
 def describe_values(values: Mapping[str, Value]) -> str:

@@ -46,7 +46,7 @@ SHIPPED_WEIGHTS = Path(__file__).parents[1] / "models" / "weights"
 ADAM_TENSORS = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, if training continues from the optimiser's state."""
 _METADATA_KEY = "srs-eval"  # the only one, since the library writes several in any order
-_IDS_ONLY_WARNING = "the file knows people by their numbers alone, whatever the data set"
+_IDS_ONLY_WARNING = "the file identifies people only by user number, whatever the data set"
 
 Tensors = Mapping[str, NDArray[np.float32]]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -90,7 +90,7 @@ def load_network_weights(
     for name, tensor in tensors.items():
         if name not in shapes and name not in optional:
             raise InputError(
-                f"{path.name} is not for this network: it has a further tensor, {name}."
+                f"{path.name} is not for this network: it has an extra tensor, {name}."
             )
         if tensor.dtype != np.float32:
             raise InputError(
@@ -332,7 +332,7 @@ def encode_pretrained(model: str, origin: WeightsOrigin, arrays: Arrays) -> byte
     from safetensors.numpy import save
 
     if not arrays or not all(isinstance(array, np.ndarray) for array in arrays.values()):
-        raise InputError(f"The pretraining of {model} returns no arrays of numpy by name.")
+        raise InputError(f"pretrain of {model} must return a dictionary of NumPy arrays.")
     if not all(np.isfinite(array).all() for array in arrays.values()):
         raise InputError(f"The pretraining of {model} led to numbers that are not finite.")
     description = {"model": model, "version": VERSION, **asdict(origin)}
@@ -362,7 +362,7 @@ def find_pretrained(
     usable = [file for file in files if context.seen_users or not file.has_seen(log)]
     if files and not usable:
         reasons = ", ".join(file.describe_seen(log) for file in files)
-        raise NotInstalled(f"{reasons}; --seen-users evaluates them all the same")
+        raise NotInstalled(f"{reasons}; use --seen-users to evaluate them anyway")
     return usable[0] if usable else None
 
 

@@ -177,7 +177,7 @@ _LAZY_LIBRARIES = frozenset(("numba", "torch", "sklearn"))
 
 _Values = dict[_Setting, Any]
 _settings_of_owner: dict[Hashable, _Values] = {}
-"""The settings as each owner's code has left them."""
+"""The settings as each owner's code left them."""
 _running_owner: ContextVar[Hashable] = ContextVar("_running_owner", default=None)
 """The owner of the code that is running; None for code without an owner."""
 

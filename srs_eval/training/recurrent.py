@@ -87,7 +87,7 @@ class RecurrentModel:
     select_rows: Callable[[Trials, IntArray], IntArray] | None = None
     """Selects the positions that batches are made of; the best epoch is chosen on all positions."""
     keep: Literal["best", "last"] = "best"
-    """The parameters of the epoch with the least training loss, or the last ones."""
+    """The parameters of the epoch with the least training loss, or those of the last epoch."""
     make_batches: Callable[[Trials, IntArray, int], list[IntArray]] | None = None
     """Cuts rows into batches of a size. None: by history length (`tie_order`)."""
     draw_orders: Callable[[int, int], Iterator[IntArray]] = draw_permutations

@@ -395,7 +395,7 @@ def arrange_network(tensors: Mapping[str, Array32], name: str) -> RwkvNetwork:
         raise refusal(f"it has {heads} heads of {k} for {d} numbers")
     unknown = sorted(set(tensors) - used)
     if unknown:
-        raise refusal(f"it has a further tensor, {unknown[0]}")
+        raise refusal(f"it has an extra tensor, {unknown[0]}")
     return RwkvNetwork(d, heads, tuple(stacks), inputs_and_heads)
 
 

@@ -35,7 +35,7 @@ def _resolve_device(context: Context) -> Any:
         try:
             device = torch.device(context.device)
         except RuntimeError:
-            raise RuntimeError("torch knows none of that name") from None
+            raise RuntimeError("torch has no such device") from None
         if device.type == "meta":
             raise RuntimeError("it computes nothing")
         if device.type == "cuda" and not torch.cuda.is_available():
@@ -74,7 +74,7 @@ def use_device(context: Context) -> Iterator[Any]:
         if not is_out_of_memory and not re.search("out of memory|ALLOC_FAILED", str(error)):
             raise
         raise InputError(
-            f"The device {context.device!r} has not enough memory for this learner; "
+            f"The device {context.device!r} does not have enough memory for this learner; "
             "perhaps another program uses it, too."
         ) from error
 

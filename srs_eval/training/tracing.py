@@ -313,7 +313,7 @@ def _make_stand_in(graph: StepGraph, kind: Any) -> Any:
         return Traced(graph, graph.add(step_graph.VECTOR, varies=True))
     if kind == types.float64:
         return Traced(graph, graph.add(DOUBLE))
-    raise TypingError(f"a step takes floats, not {kind}")
+    raise TypingError(f"a step function takes floats, not {kind}")
 
 
 def _is_tuple(kind: Any) -> bool:

@@ -72,15 +72,15 @@ def remove_faulty_preset(log: ReviewLog) -> ReviewLog:
 
 
 SENTENCE = (
-    "Preset 1 is left out: Anki does not run its 20 FSRS parameters (17, 19 or 21 are needed); "
-    "optimize the preset in Anki."
+    "Preset 1 is left out because Anki cannot use its 20 FSRS parameters (17, 19 or 21 are "
+    "needed): optimize the preset in Anki."
 )
 
 
 @pytest.mark.parametrize("values", UNUSABLE.values(), ids=list(UNUSABLE))
 def test_list_that_anki_does_not_run_is_refused(values: tuple[float, ...]) -> None:
     assert "FSRS parameters (" in find_fault(values)
-    with pytest.raises(InputError, match="Anki does not run these"):
+    with pytest.raises(InputError, match="Anki cannot use"):
         normalize_as_anki(values)
 
 
@@ -115,7 +115,7 @@ def test_answers_of_the_rest_are_those_without_the_preset(log: ReviewLog, name: 
         "left out",
     )
     (sentence,) = shown.sentences(first)
-    assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
+    assert sentence.startswith("Preset 1 is left out because Anki cannot use its ")
     assert str(find_fault(values)) in sentence
     assert rest == compare(remove_faulty_preset(log), questions=questions)
 
@@ -201,7 +201,7 @@ def test_ranking_runs_the_faulty_preset_with_the_defaults(log: ReviewLog) -> Non
     )
     assert np.array_equal(result.p, expected)
     assert list(result.parameters or ()) == [100]
-    assert f"defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
+    assert f"uses defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
     assert "Preset 1" in " ".join(result.notes)
     assert 0 < result.in_sample_reviews <= of_first.sum()
     assert own_scheduler(learner) == "FSRS-6-own"
@@ -252,7 +252,7 @@ def test_command_and_report_name_the_faulty_preset_in_a_sentence(
     (name,) = (
         preset.name for preset in log.presets.values() if find_fault(preset.active_parameters)
     )
-    sentence = f"{name} is left out: Anki does not run its more than 1,000 FSRS parameters"
+    sentence = f"{name} is left out because Anki cannot use its more than 1,000 FSRS parameters"
     assert main(["compare", str(file), "--details"]) == 0
     output = capsys.readouterr().out
     assert " ".join(output.split()).count(sentence) == 1

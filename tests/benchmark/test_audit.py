@@ -422,7 +422,7 @@ def test_run_audit_refuses_unusable_arguments(dataset: Dataset, tmp_path: Path) 
 
 def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
     write_dataset({user: simulate_learner(user, 10) for user in (1, 2)}, tmp_path / "data")
-    with pytest.raises(NotEnoughData, match=r"results of any user, .* this: \w+"):
+    with pytest.raises(NotEnoughData, match=r"results for any user; .* reason: \w+"):
         audited(open_dataset(tmp_path / "data"), "AVG", tmp_path / "out")
 
 
@@ -548,7 +548,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     written(best={"epochs": 2.5})
     assert "whole number" in refusal()
     written(epochs=99)
-    assert "was made where HLR has epochs 99" in refusal()
+    assert "was made with epochs 99 for HLR" in refusal()
     written()
     assert "No model of --models is in" in refusal("SM2-trainable,AVG")
     configurations = (

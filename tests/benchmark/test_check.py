@@ -177,7 +177,7 @@ def test_deviating_size_is_found_and_evaluated_again(
     edited(upstream_folder / "90%.jsonl", 2, size=17)
     (problem,) = check_folder(upstream_folder)
     assert problem.path.name == "90%.jsonl"
-    assert problem.description.startswith("1 user with another number of reviews")
+    assert problem.description.startswith("1 user has a different number of reviews")
     assert "17 where the others have" in problem.description
     # In a folder of ours the journal decides: there it is wrong, too.
     line = json.loads((ours / "result" / "90%.jsonl").read_text().splitlines()[1])
@@ -198,7 +198,7 @@ def test_deviating_size_is_found_and_evaluated_again(
 def test_merge_without_data_set_rewrites_a_changed_file(batch_folder: Path, ours: Path) -> None:
     edited(ours / "result" / "AVG.jsonl", 2, metrics={"LogLoss": -1.0}, size=17)
     (problem,) = check_folder(ours)
-    assert "not what its journal says" in problem.description
+    assert "differs from its journal" in problem.description
     assert merge_folders([ours], ours) == (0, "")
     assert check_folder(ours) == []
     assert texts(ours / "result") == texts(batch_folder / "result")
@@ -211,7 +211,7 @@ def test_file_without_a_journal_is_foreign(dataset: Path, ours: Path) -> None:
     assert check_folder(ours) == []
     edited(foreign, 2, metrics={"RMSE": 7})
     (changed_metric,) = check_folder(ours)
-    assert "cannot be true" in changed_metric.description
+    assert "impossible values" in changed_metric.description
     assert changed_metric.remedy == ""
     unsorted(foreign)
     changed = foreign.read_text()
@@ -290,7 +290,7 @@ def test_stale_results_are_said(ours: Path) -> None:
     stale, changed = check_folder(ours)
     assert "version 0 of the model" in stale.description
     assert stale.path.name == "AVG.jsonl"
-    assert "another state of srs-eval" in changed.description
+    assert "a different build of srs-eval" in changed.description
 
 
 def test_damaged_journal_line_is_reported_and_evaluated_again(
@@ -352,7 +352,7 @@ def test_a_refused_merge_leaves_nothing_behind(
     assert main(["results", "merge", str(batch_folder), str(tuned), "--out", str(out)]) == 2
     message = capsys.readouterr().err
     assert message.count("\n") == 1
-    assert f"{name} had hyperparameters none and has those that" in message
+    assert f"{name} had hyperparameters none and has those chosen by an audit" in message
     assert "{" not in message
     assert not out.exists()
     for key in ("check", "label", "predictions"):

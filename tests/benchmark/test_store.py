@@ -197,7 +197,7 @@ def test_another_process_is_kept_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "words"),
     [
-        (("srs_eval",), "2", "srs-eval 1, this is 2"),
+        (("srs_eval",), "2", "srs-eval 1, and this is 2"),
         (("data", "fingerprint"), "g", "data set is not the same"),
         (("options", "sm2_target"), 0.8, "sm2_target was 0.9 and is 0.8"),
         (("configurations", "AVG", "protocol", "gamma"), 2.0, "AVG had gamma 1.0 and has 2.0"),

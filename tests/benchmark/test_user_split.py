@@ -474,7 +474,10 @@ def test_weights_of_the_same_model_are_refused(model: Path, out: Path, tmp_path:
     weights = ("--weights", weights_of(out, 1))
     done = call_batch(model, tmp_path / "out", *weights, models="LEARNT")
     assert done.returncode == BAD_INPUT
-    assert "--split users trains LEARNT on other users, and --weights has weights" in done.stderr
+    assert (
+        "--split users trains LEARNT on other users, but --weights already gives weights"
+        in done.stderr
+    )
 
 
 def test_a_foreign_file_in_the_place_of_weights_is_kept(model: Path, tmp_path: Path) -> None:

@@ -884,9 +884,9 @@ def test_overlapping_exports_are_ranked_once_and_counted(collection: Path, tmp_p
     assert [result["metrics"] for result in twice["results"]] == once_metrics
     assert twice["source"]["reviews"] == once["source"]["reviews"]
     assert (once["source"]["repeated"], twice["source"]["repeated"]) == (0, 300)
-    sentence = "300 entries are in the file a second time; they were left out."
+    sentence = "300 entries repeat earlier entries; the repeats were left out."
     assert sentence in messages[1]
-    assert "second time" not in messages[0]
+    assert "repeat earlier" not in messages[0]
     inspected = run_in_process("inspect", tmp_path / "twice.csv")
     assert sentence in " ".join(inspected.stdout.split())
-    assert "second time" not in inspected.stderr
+    assert "repeat earlier" not in inspected.stderr

@@ -144,7 +144,7 @@ def test_missing_published_data_set_names_the_download_command(
     message = str(refusal.value)
     assert f"`srs-eval dataset download {name}`" in message
     assert size in message
-    assert "forbids passing them on" in message
+    assert "not to pass it on" in message
     assert f"https://huggingface.co/datasets/open-spaced-repetition/{name}" in message
     commands = re.findall(r"`srs-eval ([^`]+)`", message)[1:]
     make_command, batch_command = map(shlex.split, commands)

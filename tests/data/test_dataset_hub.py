@@ -192,7 +192,7 @@ def test_download_fetches_missing_and_damaged_files_only(
     folder = tmp_path / "here"
     done = download(hub, folder, "--users", "2-3,9-10")
     assert done.returncode == 0, done.stderr
-    assert "forbids passing them on" in done.stderr
+    assert "not to pass it on" in done.stderr
     assert open_dataset(folder).users == [2, 3]
     assert (folder / "README.md").is_file()
     assert len(hub.sent) == 7
@@ -468,7 +468,7 @@ def test_impossible_values_are_found_with_their_row(hub_folder: Path) -> None:
     later = rows.day_offset.copy()
     later[0] = 10_000
     assert _find_impossible_values(replace(rows, day_offset=later)) == [
-        "its days run backwards: the rows are not in the order of the reviews"
+        "its days are not in order: the rows are not in the order of the reviews"
     ]
 
 

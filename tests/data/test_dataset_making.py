@@ -114,7 +114,7 @@ def test_bad_input_is_refused_and_leaves_no_files(participants: list[Path], tmp_
     sound = participants[0]
     for files, out, words in (
         ((sound, torn), "study", "torn.csv"),
-        ((sound, none), "study", "has no review that counts: leave it out"),
+        ((sound, none), "study", "has no usable review: leave it out"),
         ((sound, tmp_path / "gone"), "study", "does not exist"),
         ((sound, sound), "study", "hold the same reviews: leave one of them out"),
         ((sound,), "there", "exists already"),

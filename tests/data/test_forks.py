@@ -162,7 +162,7 @@ def test_unusable_fsrs7_list_gets_a_note(
 ) -> None:
     log = load_with_preset(older_lists + field(52, values), tmp_path, **config)
     sentence = (
-        f"Own: your Anki does not run its {fault} and takes {instead} in place of them; optimize "
+        f"Own: your Anki cannot use its {fault} and uses {instead} instead; optimize "
         "the preset in Anki."
     )
     assert why_replaced(log) == {5: sentence}
@@ -251,4 +251,4 @@ def test_rules_are_mentioned_where_presets_are_shown(tmp_path: Path) -> None:
     text = " ".join(output.getvalue().split())
     assert "FSRS-7 defaults" in text  # the other preset
     assert "1 rule of an add-on gives individual cards other FSRS parameters" in text
-    assert "here every card has the parameters of its deck's preset" in text
+    assert "gives every card the parameters of its deck's preset" in text

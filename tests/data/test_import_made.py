@@ -252,7 +252,7 @@ def test_damage_outside_the_reviews_gets_a_note(wal: bool, tmp_path: Path) -> No
     assert log.fingerprint() == sound.fingerprint()
     (note,) = log.import_summary.notes
     assert note == (
-        "The file is damaged outside of its reviews, cards and decks; "
+        "The file is damaged, though its reviews, cards and decks are intact; "
         "run Tools > Check Database in Anki."
     )
     assert folder_state(tmp_path) == before
@@ -279,7 +279,7 @@ def test_entries_dated_in_the_future_get_a_note(tmp_path: Path) -> None:
     log = load_log(make_collection(tmp_path / "a", entries=entries))
     assert log.import_summary.notes == (
         "1 entry is dated in the future (up to 2096-10-02): Anki counts such entries as today's; "
-        "here they keep their dates.",
+        "srs-eval keeps their dates.",
     )
 
 
@@ -459,7 +459,7 @@ def test_journal_that_names_another_file_is_refused(tmp_path: Path) -> None:
     header = bytes.fromhex("d9d505f920a163d7") + b"\0" * 4 + b"\0\0\0\1" + b"\0\0\0\4"
     header = header + (512).to_bytes(4, "big") + (4096).to_bytes(4, "big")
     (tmp_path / "collection.anki2-journal").write_bytes(header.ljust(512, b"\0") + record)
-    with pytest.raises(InputError, match="names another file"):
+    with pytest.raises(InputError, match="involves another file"):
         load_log(path)
     assert victim.read_text() == "dear to its owner"
 
@@ -814,7 +814,7 @@ def test_py_fsrs_log_is_read(tmp_path: Path) -> None:
     assert load_log(tmp_path / "short.csv").import_summary.entries_read == 1
     for bad in ("5,Good,2024-01-03T10:00:00Z,1", "5,3,yesterday,1", "5,3", "5,3,2024-01-03,x"):
         sentence = expect_refusal(path, f"{PY_FSRS}\n{lines[0]}\n{bad}\n".encode(), match="line 3")
-        assert "fix it" in sentence
+        assert "correct that line" in sentence
     expect_refusal(path, PY_FSRS.encode() + b"\n", match="no reviews")
 
 

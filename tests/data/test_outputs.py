@@ -86,7 +86,7 @@ def test_an_export_never_replaces_the_log_that_it_reads(
     (workspace / "log.csv").rename(workspace / "ranking.csv")
     for folder in (".", workspace, "../here"):
         expect_refusal(
-            capsys, "export", "ranking.csv", "--csv", folder, words='ranking.csv" is not recognised'
+            capsys, "export", "ranking.csv", "--csv", folder, words='ranking.csv" as its own file'
         )
     (workspace / "ranking.csv").rename(workspace / "ranking.CSV")
     expect_refusal(capsys, "export", "ranking.CSV", "--csv", ".", words="not overwritten")
@@ -157,7 +157,7 @@ def test_no_option_overwrites_a_file_of_somebody_else(
     """Check that the file is refused before the work, so that no result is lost."""
     (workspace / "mine").write_bytes(PRECIOUS)
     command = [argument.format(dataset=dataset) for argument in arguments]
-    expect_refusal(capsys, *command, "mine", words='mine" is not recognised as srs-eval')
+    expect_refusal(capsys, *command, "mine", words='mine" as its own file')
 
 
 @pytest.mark.parametrize("option", ["--html", "--json", "--csv"])

@@ -49,8 +49,8 @@ def test_held_out_predictions_of_a_cache_are_read(collection: Path) -> None:
     note = external["RWKV-Anki"].note
     assert f"RWKV-Anki: {note}." in srs_eval.load(collection).import_summary.notes
     assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in note
-    assert f"left out are those of the training sample ({len(IDS)} final_fit)" in note
-    assert "1 prediction of reviews that the collection does not have" in note
+    assert f"those of the training sample are left out ({len(IDS)} final_fit)" in note
+    assert "no review of the collection matches 1 prediction" in note
 
 
 def test_collection_without_a_cache_has_no_predictions(collection: Path) -> None:
@@ -132,7 +132,7 @@ def test_damaged_cache_is_left_out_with_one_sentence(
     make(collection)
     external = srs_eval.load(collection).external_predictions["RWKV-Anki"]
     if not problem:
-        assert "left out are 1 with an unknown role" in external.note
+        assert "1 with an unknown role are left out" in external.note
         assert np.isfinite(external.p).sum() == len(IDS) - 1
         return
     assert external.is_empty
@@ -292,7 +292,7 @@ def test_predictions_shifted_by_one_get_a_hint(shift: int, words: str, tmp_path:
     right = _write(tmp_path / "right.csv", review_th=review_th.tolist(), **columns)
     assert np.isfinite(predictions.read_user_predictions(log, right, "Mine").p).all()
     wrong = _write(tmp_path / "wrong.csv", review_th=(review_th + shift).tolist(), **columns)
-    with pytest.raises(InputError, match=f"With each review_th {words} .* off by one") as refused:
+    with pytest.raises(InputError, match=f"review_th were {words}, .* off by one") as refused:
         predictions.read_user_predictions(log, wrong, "Mine")
     assert "user 3" in str(refused.value)
 

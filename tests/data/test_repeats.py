@@ -117,7 +117,7 @@ def test_overlapping_exports_are_the_whole_history(layout: str, tmp_path: Path) 
     read = twice.import_summary.entries_read
     assert read == once.import_summary.entries_read + OVERLAP == len(overlap(lines)) - 1
     assert set(twice.import_summary.notes) - set(once.import_summary.notes) == {
-        "7 entries are in the file a second time; they were left out."
+        "7 entries repeat earlier entries; the repeats were left out."
     }
     reason = "in the file a second time"
     assert select_rows(twice).dropped == {reason: OVERLAP, **select_rows(once).dropped}
@@ -162,7 +162,7 @@ DAYS = {
     "noons": ["2024-01-01T12:00+00:00", "2024-01-09T12:00+00:00"],
     "one day": ["2024-01-01T00:00+00:00"],
 }
-BY_DAY = "The file has days without times of day: several answers of a card on one day all count, "
+BY_DAY = "The file has days without times of day: several answers to a card on one day all count, "
 
 
 @pytest.mark.parametrize("days", DAYS)
@@ -215,7 +215,7 @@ def test_repeated_header_is_left_out_and_mentioned(layout: str, end: str, tmp_pa
     assert have_same_reviews(log, once)
     assert log.import_summary.entries_read == once.import_summary.entries_read
     assert set(log.import_summary.notes) - set(once.import_summary.notes) == {
-        "2 lines repeat the header, as when files are joined, and were skipped."
+        "2 lines repeat the header (as happens when files are joined) and were skipped."
     }
 
 
@@ -230,7 +230,7 @@ def test_lines_are_numbered_with_repeated_headers(tmp_path: Path) -> None:
 def test_bad_line_is_named_by_its_number(bad: str, tmp_path: Path) -> None:
     header, *rows = bare_lines()
     lines = [header, rows[0], "", header, rows[1], bad, rows[2]]
-    with pytest.raises(InputError, match=r"not a readable review log \(line 6: .*\); fix it"):
+    with pytest.raises(InputError, match=r"review log \(line 6: .*\); correct it"):
         load_log(write_lines(tmp_path / "a.csv", lines))
 
 

@@ -219,7 +219,7 @@ def test_splits_that_leave_nothing_are_refused(two_reviews_a_day: ReviewLog) -> 
         trials_of(two_reviews_a_day, rows="anki", train_until="2024-01-01")
     for flags, reason in (
         ({"train_until": "41"}, "no reviews from day 41 on"),
-        ({"train_until": "1"}, "no reviews to train on before day 1"),
+        ({"train_until": "1"}, "no training reviews before day 1"),
     ):
         with pytest.raises(NotEnoughData, match=reason):
             trials_of(two_reviews_a_day, rows="anki", **flags)

@@ -51,7 +51,7 @@ def test_history_becomes_rows_and_predictions(tmp_path: Path) -> None:
     assert rows.elapsed_seconds.tolist() == [-1, 3 * 86400, -1, 26 * 86400, 44 * 86400]
     np.testing.assert_allclose(log.source_predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
     assert log.import_summary.entries_read == 7
-    assert "2 repetitions are left out: first ones" in log.import_summary.notes[0]
+    assert "2 repetitions are left out: an item's first one" in log.import_summary.notes[0]
     inspection = inspect_log(log)
     assert inspection.decks == ()
     last_date = (FIRST_DATE + timedelta(50)).isoformat()

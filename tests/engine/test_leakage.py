@@ -230,7 +230,7 @@ def test_check_that_takes_too_long_is_unfinished(
         monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
         assert find_mistake_kind(model) == "unfinished"  # it is kept, so that no run waits again
     assert not leak_label("unfinished")
-    assert "not checked to the end" in describe_mistake("unfinished")
+    assert "did not finish" in describe_mistake("unfinished")
 
 
 def test_check_in_a_process_past_its_time_is_ended(
@@ -345,12 +345,12 @@ def test_model_file_sees_nothing_from_after_the_reviews(
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ("0.8", "LEAKING: predict returns the wrong thing (float)"),
-        ("[0.8] * len(index)", "LEAKING: predict returns the wrong thing (list)"),
-        ("np.full((len(index), 1), 0.8)", "returns the wrong thing (array of shape ("),
-        ("np.full(len(index), '0.8')", "returns the wrong thing (array of <U3)"),
-        ("np.full(len(index), 0.8, object)", "returns the wrong thing (array of object)"),
-        ("np.full(len(index), 0.8 + 0j)", "returns the wrong thing (array of complex128)"),
+        ("0.8", "LEAKING: predict returned a value of type float; it must"),
+        ("[0.8] * len(index)", "LEAKING: predict returned a value of type list; it must"),
+        ("np.full((len(index), 1), 0.8)", "returned an array of shape ("),
+        ("np.full(len(index), '0.8')", "returned an array of <U3; it must"),
+        ("np.full(len(index), 0.8, object)", "returned an array of object; it must"),
+        ("np.full(len(index), 0.8 + 0j)", "returned an array of complex128; it must"),
     ],
 )
 def test_predict_without_an_array_of_probabilities_is_refused(
@@ -387,5 +387,5 @@ def test_online_with_a_wrong_number_of_probabilities_is_refused(tmp_path: Path) 
     session = LearnerSession(load_demo_learner(600))
     with loaded(source, tmp_path):
         (configuration,) = resolve_configurations("LEAKING")
-        with pytest.raises(InputError, match="LEAKING: online returns the wrong thing"):
+        with pytest.raises(InputError, match="LEAKING: online returned a"):
             session.run(configuration)

@@ -31,7 +31,7 @@ MESSAGES = {
     "test-part": f"CHEAT is fitted to reviews that it is evaluated on: {NOTHING}",
     "next-interval": f"CHEAT reads later reviews: {NOTHING}",
     "sign": "CHEAT has a wrong gradient, and may be trained badly",
-    "random": "CHEAT was not checked for reading the future, for it predicts something else each",
+    "random": "CHEAT could not be checked for reading the future, because its predictions",
 }
 
 

@@ -486,8 +486,8 @@ def test_models_evaluated_on_other_reviews_get_their_own_group(dataset: Path) ->
     assert sm2.to_baseline is not None
     assert without_deleted.baseline is not None
     assert np.array_equal(sm2.result.review_th, without_deleted.baseline.result.review_th)
-    assert "known" in format_group_title(without_deleted)
-    assert "known" not in format_group_title(common)
+    assert "still exist" in format_group_title(without_deleted)
+    assert "still exist" not in format_group_title(common)
     assert set(results) == {"SM2", "Memrise", "90%"}  # the average was not asked for
 
 
@@ -614,7 +614,7 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
 def test_baseline_without_deleted_cards_has_the_reviews_of_sm2() -> None:
     log = golden_log(111)
     results = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
-    (group,) = (group for group in results.groups if "known" in format_group_title(group))
+    (group,) = (group for group in results.groups if "still exist" in format_group_title(group))
     names = {line.configuration.name for line in group.lines}
     assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
     assert group.reviews == 445

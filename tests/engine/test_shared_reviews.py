@@ -219,8 +219,8 @@ def test_run_and_its_json_report_shared_reviews(
     assert main([*arguments, "--predictions", str(path), "--json", str(target)]) == 0
     out, err = capsys.readouterr()
     assert "only those that every model predicted" in " ".join(out.split())
-    assert "RWKV-Anki: as your Anki computed it" in err
-    assert "test_fold; left out are those of the training sample" in err
+    assert "RWKV-Anki: held-out predictions of your Anki (" in err
+    assert "test_fold); those of the training sample are left out" in err
     assert "FSRS-6 (file): no prediction for" in err
     document = json.loads(target.read_text())
     (from_file,) = (row for row in document["results"] if row["configuration"] == "FSRS-6 (file)")

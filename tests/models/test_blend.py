@@ -155,7 +155,7 @@ def test_blend_is_a_scheduler_and_takes_no_training_flags() -> None:
         configuration.protocol.row_protocol() for configuration in blend.member_configurations
     ] == [blend.protocol.row_protocol()] * 4
     for name in ("BLEND-dry-run", "BLEND-recency"):
-        with pytest.raises(InputError, match="BLEND cannot take"):
+        with pytest.raises(InputError, match="BLEND does not support"):
             resolve_configurations(name)
 
 

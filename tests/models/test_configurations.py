@@ -99,7 +99,7 @@ def test_flags_are_added_to_models_that_support_them() -> None:
     [
         ("FSRS-66", Protocol(), "FSRS-6"),
         ("completely unheard of", Protocol(), "srs-eval models"),
-        ("AVG-recency", Protocol(), "cannot take recency"),
+        ("AVG-recency", Protocol(), "does not support recency"),
         ("FSRS-6-deck", Protocol(partitions="preset"), "contradicts"),
         ("FSRS-6-no_test_same_day", Protocol(), "-secs"),
         ("FSRS-6", Protocol(no_test_same_day=True), "--secs"),
@@ -108,7 +108,7 @@ def test_flags_are_added_to_models_that_support_them() -> None:
         ("FSRS-6-dry-run-fallback_user", Protocol(), "fall back"),
         ("FSRS-6", Protocol(fallback_user=True), "--partitions"),
         ("FSRS-6", Protocol(n_splits=1), "n_splits"),
-        (",", Protocol(), "No model is named"),
+        (",", Protocol(), "No models were given"),
     ],
 )
 def test_senseless_names_and_flags_are_refused(
@@ -350,7 +350,7 @@ def test_every_golden_file_has_its_configuration() -> None:
 
 def test_lstm_refuses_flags_without_effect() -> None:
     for flag in ("recency", "no_train_same_day"):
-        with pytest.raises(InputError, match=f"LSTM cannot take {flag}"):
+        with pytest.raises(InputError, match=f"LSTM does not support {flag}"):
             resolve_configurations(f"LSTM-short-secs-{flag}")
     protocol = Protocol(secs=True, recency=True, no_train_same_day=True)
     (configuration,) = resolve_configurations("LSTM", protocol)

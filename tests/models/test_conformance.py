@@ -270,10 +270,10 @@ def test_with_hyperparameters_refuses_unknown_names_and_values() -> None:
     fsrs6, untrained, average = resolve_configurations("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
     for values, words in (
         ({"rate": 0.1}, "FSRS-6 has no hyperparameter rate; it has learning_rate, epochs"),
-        ({"keep": "worst"}, "FSRS-6: keep is one of best, last, not worst"),
-        ({"learning_rate": -1.0}, "learning_rate is a number from"),
-        ({"learning_rate": "fast"}, "learning_rate is a number from"),
-        ({"epochs": 2.5}, "epochs is a whole number, not 2.5"),
+        ({"keep": "worst"}, "FSRS-6: keep must be one of best, last, not worst"),
+        ({"learning_rate": -1.0}, "learning_rate must be a number from"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number from"),
+        ({"epochs": 2.5}, "epochs must be a whole number, not 2.5"),
     ):
         with pytest.raises(InputError, match=words):
             fsrs6.with_hyperparameters(values)

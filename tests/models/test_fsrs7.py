@@ -462,7 +462,7 @@ def test_names_flags_and_parameter_counts() -> None:
     assert resolve_configurations("FSRS-7 whole days equalized")[0].name == (
         "FSRS-7-short-secs-recency-whole_days-equalize_test_with_non_secs"
     )
-    with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
+    with pytest.raises(InputError, match="FSRS-6 does not support sched_penalties"):
         resolve_configurations("FSRS-6-sched_penalties")
     listed = {
         to_upstream_name(configuration.name, "2026")

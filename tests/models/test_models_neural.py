@@ -898,8 +898,8 @@ def _as(dtype: str, name: str = "fc.bias", extra: str = "") -> Callable[[Path], 
         (_as("float16"), r"fc.bias is of float16, not float32"),
         (_as("float64"), r"fc.bias is of float64, not float32"),
         (_as("int64"), r"fc.bias is of int64, not float32"),
-        (_as("float32", extra="fc2.bias"), r"it has a further tensor, fc2.bias"),
-        (_as("float32", extra="adam_steps"), r"it has a further tensor, adam_steps"),
+        (_as("float32", extra="fc2.bias"), r"it has an extra tensor, fc2.bias"),
+        (_as("float32", extra="adam_steps"), r"it has an extra tensor, adam_steps"),
     ],
     ids=["cut", "lacking", "shape", "nan", "half", "double", "int", "extra", "adam"],
 )
@@ -1105,7 +1105,7 @@ def test_unusable_devices_are_refused(
     ],
 )
 def test_device_out_of_memory_is_reported_in_one_sentence(error: Exception) -> None:
-    sentence = "^The device 'cpu:0' has not enough memory for this learner; [^\n]*\\.$"
+    sentence = "^The device 'cpu:0' does not have enough memory for this learner; [^\n]*\\.$"
     with (
         pytest.raises(InputError, match=sentence),
         torch_networks.use_device(Context(device="cpu:0")),

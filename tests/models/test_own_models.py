@@ -141,7 +141,7 @@ def evaluate_to_results(log: ReviewLog, names: Any, **options: Any) -> dict[str,
     }
 
 
-# Arrays belong to all models
+# Arrays are shared by all models
 
 WRITES = {
     "a column": ("t = trials.delta_t; t += 1", ""),
@@ -180,7 +180,7 @@ def test_model_that_writes_to_arrays_changes_no_other_model(
     failed = events.pop("SLIP")
     if "torch" not in fit:  # which does not ask whether it may; `models check` does
         assert isinstance(failed, Failed)
-        assert "belong to all models" in failed.reason
+        assert "shared by all models" in failed.reason
         assert "copy" in failed.reason
     assert events.keys() == undisturbed.keys()
     cached = evaluate_to_results(log, OTHERS, jobs=0)
@@ -238,7 +238,7 @@ def test_run_reports_a_model_that_writes_in_a_worker(
     (failed,) = document["failed"]
     assert failed["configuration"] == "SLIP"
     assert failed["reason"].startswith(
-        "It writes to a read-only array; those that it is given belong"
+        "It writes to a read-only array; the arrays it receives are shared"
     )
     without = ("run", collection, "--models", OTHERS, "--jobs", "0", "--json", "-")
     for flags in ((), ("--no-cache",)):
@@ -261,7 +261,7 @@ def test_batch_reports_a_model_that_writes(write: Write, dataset: Path, tmp_path
         assert read_results(with_slip, name) == read_results(alone, name)
     failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
     assert [json.loads(line)["user"] for line in failed] == [1, 2]
-    assert all("belong to all models" in json.loads(line)["reason"] for line in failed)
+    assert all("shared by all models" in json.loads(line)["reason"] for line in failed)
 
 
 def test_returned_arrays_may_be_changed_later(
@@ -301,7 +301,7 @@ def test_parameters_that_are_not_finite_fail_the_model(
     events = collect_outcomes(evaluate(log, [slip, *resolve_configurations("AVG")], jobs=0))
     assert isinstance(events["AVG"], Finished)
     assert events["SLIP"].reason == (
-        "ArithmeticError: SLIP was fitted to parameters that are not finite numbers"
+        "ArithmeticError: SLIP ended up with parameters that are not finite numbers"
     )
 
 
@@ -663,7 +663,7 @@ RAISES = {
     "escapes": ("raise ValueError('\\x1b[2Jred \\ud800')", "ValueError: \ufffd[2Jred \ufffd"),
     "read-only, its own": (
         "np.broadcast_to(1.0, 3)[:] = 2",
-        "belong to all models",
+        "shared by all models",
     ),
 }
 
@@ -725,7 +725,7 @@ def test_exception_in_a_worker_is_the_models_failure(
     assert isinstance(events["AVG"], Finished)
     assert isinstance(events["SLIP"], Failed)
     assert code.removeprefix("raise ").partition("(")[0] in events["SLIP"].reason
-    assert "belong to all models" not in events["SLIP"].reason
+    assert "shared by all models" not in events["SLIP"].reason
 
 
 def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog) -> None:

@@ -87,7 +87,7 @@ def test_batch_skips_trained_users_unless_seen_users_is_given(
     run_pretrain(mean, dataset, "1-2", weights)
     done = run_batch(mean, dataset, "MEAN,AVG", weights, out)
     assert done.returncode == 0, done.stderr
-    assert "first.safetensors was trained on users 1-2; --seen-users" in done.stderr
+    assert "first.safetensors was trained on users 1-2; use --seen-users" in done.stderr
     assert read_users(out, "MEAN") == [3, 4, 5]
     assert read_users(out, "AVG") == [*USERS]
     setup = json.loads((out / "setup.json").read_text("utf-8"))["configurations"]
@@ -170,7 +170,7 @@ def test_people_are_recognised_by_reviews_not_by_user_number(
     assert done.returncode == 0, done.stderr
     assert read_users(out, "MEAN") == [1, 8]
     words = "first.safetensors was trained on this person, under another number among its users"
-    assert f"skipped: 1 x {words} 1-2; --seen-users" in done.stderr
+    assert f"skipped: 1 x {words} 1-2; use --seen-users" in done.stderr
     done = run_batch(mean, renumbered, "MEAN", weights, tmp_path / "all", "--seen-users")
     assert read_users(tmp_path / "all", "MEAN") == [1, 7, 8]
 
@@ -256,7 +256,9 @@ def test_people_are_recognised_in_later_exports(
     done = run_batch(mean, later, "MEAN", weights, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert read_users(tmp_path / "out", "MEAN") == [4]
-    assert "skipped: 3 x first.safetensors was trained on users 1-3; --seen-users" in done.stderr
+    assert (
+        "skipped: 3 x first.safetensors was trained on users 1-3; use --seen-users" in done.stderr
+    )
 
 
 def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path: Path) -> None:
@@ -288,7 +290,7 @@ def test_older_weights_recognise_users_by_number_with_a_note(
     done = run_batch(mean, renumbered, "MEAN", weights, out)
     assert done.returncode == 0, done.stderr
     assert read_users(out, "MEAN") == [7, 8]
-    alone = "the file knows people by their numbers alone, whatever the data set"
+    alone = "the file identifies people only by user number, whatever the data set"
     assert f"skipped: 1 x old.safetensors was trained on users 1-2 ({alone})" in done.stderr
     timing = (out / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
     assert alone in json.loads(timing[0])["notes"][0]

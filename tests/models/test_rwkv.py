@@ -239,7 +239,7 @@ def test_unusable_weights_are_refused_in_one_sentence(
 
     refused("p_linear.weight", p_linear__weight=np.zeros((5, 64), np.float32))
     refused("features2card.0.weight", features2card__0__weight=np.zeros((64, 91), np.float32))
-    refused("a further tensor, more", more=np.zeros(1, np.float32))
+    refused("an extra tensor, more", more=np.zeros(1, np.float32))
     refused("float64", prehead_norm__bias=np.zeros(16))
     refused("head_w.2", head_w__2__bias=np.full(16, np.nan, np.float32))
     with pytest.raises(InputError, match="lacks the tensor prehead_norm"):
@@ -442,7 +442,7 @@ def test_notes_name_what_the_source_lacks(weights_file: Path) -> None:
         log.import_summary, rows=replace(rows, duration_ms=np.zeros(len(rows), np.int64))
     )
     result = LearnerSession(bare).run(configuration)
-    assert "without answer times, notes, decks, presets" in result.notes[1]
+    assert "by up to 0.008: answer times, notes, decks, presets" in result.notes[1]
 
 
 def test_state_uses_rwkvs_prediction_without_another_run(

@@ -308,7 +308,7 @@ def test_averages_take_predictions_of_srs_benchmark(tmp_path: Path) -> None:
         build_results_report([folder], average=["global"])
     for p, y in ((0.5, 1), ([[0.5]], [[1]]), ([0.5], [1, 0]), (["a"], [1])):
         (folder / "raw" / "AVG.jsonl").write_text(json.dumps({"user": 1, "p": p, "y": y}))
-        with pytest.raises(InputError, match="line 1: lists p and y of one length"):
+        with pytest.raises(InputError, match="line 1: a user, and lists p and y of equal length"):
             build_results_report([folder], average=["global"])
 
 
@@ -350,7 +350,7 @@ def test_averages_are_over_users_whom_all_models_have(tmp_path: Path) -> None:
     assert [loss[name][1] for name in ("DASH", "HLR")] == [1, 2]
     assert loss["average"][0].value == loss["DASH"][0].value
     (raw / "HLR.jsonl").write_text(format_predictions({2: 19, 3: 29}, 0.7))
-    with pytest.raises(InputError, match="are not of the reviews"):
+    with pytest.raises(InputError, match="do not cover the same reviews"):
         build_results_report([folder], average=["global"])
 
 

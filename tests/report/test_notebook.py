@@ -344,7 +344,7 @@ LISTS = "parameters must be a dictionary of lists of numbers by name, such as {'
         ({"parameters": {"mine": 3}}, f"{LISTS}, not {{'mine': 3}}."),
         ({"parameters": {"mine": ["a"]}}, f"{LISTS}, not {{'mine': ['a']}}."),
         ({"parameters": {3: [0.5]}}, f"{LISTS}, not {{3: [0.5]}}."),
-        ({"parameters": {"mine": [0.5]}}, "FSRS does not run these 1 FSRS parameter"),
+        ({"parameters": {"mine": [0.5]}}, "FSRS cannot use 1 FSRS parameter"),
         ({"predictions": 3}, "predictions must be the path of a file, not 3."),
         ({"context": 3}, "context must be an srs_eval.Context, not 3."),
         ({"equivalence": "0"}, "equivalence must be a number of 0 or more, not '0'."),

@@ -253,7 +253,7 @@ class FakeEngine:
             if name in self.failing:
                 yield Failed(configuration, "ZeroDivisionError: float division", "Traceback ...")
             elif name in self.skipping:
-                yield Skipped(configuration, "3 usable reviews, at least 6 are needed")
+                yield Skipped(configuration, "only 3 usable reviews (at least 6 are needed)")
             else:
                 yield Finished(configuration, make_result(name))
 

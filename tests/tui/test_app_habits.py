@@ -418,7 +418,7 @@ async def test_names_are_short_and_common_notes_stand_below(tmp_path: Path) -> N
         assert "F✓ FSRS-6 recency" in screen_text(app)
         assert "✓ Anki can use FSRS-6 (from 25.07)." in screen_text(app)
         assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in screen_text(app)
-        assert "skipped: 3 usable reviews, at least 6 are needed" in screen_text(app)
+        assert "skipped: only 3 usable reviews (at least 6 are needed)" in screen_text(app)
         await wait_until(pilot, lambda: "2 skipped: 3 usable reviews, at" in screen_text(app))
         await pilot.resize_terminal(60, 20)
         await wait_until(

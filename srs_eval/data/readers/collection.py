@@ -188,7 +188,10 @@ def _read_connection(
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     (entry_count,) = connection.execute("select count(*) from revlog").fetchone()
     if entry_count > _MAX_ENTRIES:
-        raise InputError(f"{name} holds more reviews than one person can do.")
+        raise InputError(
+            f"{name} holds more reviews than one person can do, so it is probably damaged: "
+            "run Tools > Check Database in Anki."
+        )
     names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
     columns = _read_integers(connection, "revlog", names)
 
@@ -265,8 +268,8 @@ def _describe_fork(config: Mapping[str, Any], rule_count: int) -> list[str]:
     algorithm = _RWKV_ALGORITHMS.get(str(config.get(ALGORITHM_KEY)))
     if algorithm is not None:
         notes.append(
-            f"Clanki schedules this collection by {algorithm}; the parameters here are those that "
-            "it keeps for FSRS-7."
+            f"Clanki schedules this collection by {algorithm}; srs-eval reads the parameters that "
+            "Clanki keeps for FSRS-7."
         )
     if rule_count:
         notes.append(describe_card_rules(rule_count))
@@ -281,7 +284,7 @@ def _check_damage(connection: sqlite3.Connection, schema: int, name: str) -> lis
         if not _is_sound(connection, table):
             raise files.damaged_database_error(name, f"its table {table} cannot be read as a whole")
     return [
-        "The file is damaged outside of its reviews, cards and decks; "
+        "The file is damaged, though its reviews, cards and decks are intact; "
         "run Tools > Check Database in Anki."
     ]
 
@@ -446,7 +449,7 @@ def _describe_odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
         newest = datetime.fromtimestamp(int(entries.time_ms[-1]) // 1000, UTC)
         notes.append(
             f"{one_or_many} dated in the future (up to {newest:%Y-%m-%d}): Anki counts "
-            "such entries as today's; here they keep their dates."
+            "such entries as today's; srs-eval keeps their dates."
         )
     return tuple(notes)
 

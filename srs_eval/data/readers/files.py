@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
 _MEMORY_BYTES = 512 << 20
-"""Largest copy in memory; twice that is used while SQLite takes it over."""
+"""Largest copy in memory; SQLite briefly needs twice as much."""
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
@@ -417,7 +417,7 @@ def _check_journals(copy: PrivateFile, name: str) -> tuple[str, ...]:
             return ("Reviews that Anki has not yet written back to the file are included.",)
         if journal.exists() and read_start(journal, 8) == _JOURNAL_MAGIC:
             _refuse_second_journal(journal, name)
-            return ("An unfinished change by another program was left out.",)
+            return ("An unfinished change by another program was ignored.",)
     size = copy.stream.seek(0, os.SEEK_END)
     copy.stream.seek(0)
     _check_database_length(copy.stream.read(HEADER_BYTES), size, name)
@@ -436,6 +436,6 @@ def _refuse_second_journal(journal: Path, name: str) -> None:
         file.seek(-8, os.SEEK_END)
         if file.read(8) == _JOURNAL_MAGIC:
             raise InputError(
-                f"{name} has an unfinished change that names another file; "
+                f"{name} has an unfinished change that involves another file; "
                 "open and close it in Anki first."
             )

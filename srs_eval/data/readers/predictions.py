@@ -161,17 +161,17 @@ def _describe_roles(count_of_role: Mapping[str, int], unmatched: int) -> str:
     """Describe the roles that were used or left out, and predictions of unknown reviews."""
     left_out = dict(count_of_role)
     held_out = [f"{left_out.pop(role):,} {role}" for role in _HELD_OUT_ROLES if role in left_out]
-    held_out_words = ", ".join(held_out) or "nothing held out"
-    description = f"as your Anki computed it, before each answer: {held_out_words}"
+    held_out_words = ", ".join(held_out) or "none"
+    description = f"held-out predictions of your Anki ({held_out_words})"
     fitted_count = left_out.pop("final_fit", 0)
     if fitted_count:
-        description += f"; left out are those of the training sample ({fitted_count:,} final_fit)"
+        description += f"; those of the training sample are left out ({fitted_count:,} final_fit)"
     unknown_count = sum(left_out.values())
     if unknown_count:
-        description += f"; left out are {unknown_count:,} with an unknown role"
+        description += f"; {unknown_count:,} with an unknown role are left out"
     if unmatched:
         count = format_count(unmatched, "prediction")
-        description += f"; {count} of reviews that the collection does not have"
+        description += f"; no review of the collection matches {count}"
     return description
 
 
@@ -244,7 +244,7 @@ def add_predictions(log: ReviewLog, path: Path, find_model: Callable[[str], str]
             lambda name: find_model(name) or name in log.external_predictions,
         )
         if name in predictions:
-            raise InputError(f'"{path.name}": two models are "{name}" here; rename one of them.')
+            raise InputError(f'"{path.name}": two models are called "{name}"; rename one of them.')
         predictions[name] = _match_predictions(log, model, predicted.select(models == model))
     return replace(log, external_predictions={**log.external_predictions, **predictions})
 
@@ -272,7 +272,7 @@ def check_prediction_file(path: Path) -> None:
     if missing:
         raise InputError(
             f'"{path.name}" has no column {" and no column ".join(missing)}: user, review_th and p '
-            "are needed, model if there are several."
+            "are needed, and model if there is more than one."
         )
 
 
@@ -401,7 +401,7 @@ def _refuse_mismatched_reviews(
         return
     whose = "" if log.user is None else f" of user {log.user}"
     raise InputError(
-        f'"{predicted.path.name}" predicts other reviews than those{whose} that it names: '
+        f'"{predicted.path.name}" does not match the reviews{whose} that it names: '
         f"{sentence}.{_describe_shift(log, predicted)}"
     )
 
@@ -440,8 +440,8 @@ def _describe_shift(log: ReviewLog, predicted: _PredictionRows) -> str:
             differing += int(_differ(column[row], value_of_review).sum())
         if compared and not differing:
             return (
-                f" With each review_th {direction} all would agree: are the numbers off by one? "
-                "The first review has review_th 1."
+                f" If every review_th were {direction}, all would agree: are the numbers off "
+                "by one? The first review has review_th 1."
             )
     return ""
 

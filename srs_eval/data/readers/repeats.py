@@ -73,12 +73,12 @@ def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
 def describe_repeats(count: int) -> str:
     """Return a sentence for the import summary about entries that were left out as repeats."""
     if count == 1:
-        return "1 entry is in the file a second time; it was left out."
-    return f"{count:,} entries are in the file a second time; they were left out."
+        return "1 entry repeats an earlier entry; the repeat was left out."
+    return f"{count:,} entries repeat earlier entries; the repeats were left out."
 
 
 DAYS_ONLY = (
-    "The file has days without times of day: several answers of a card on one day all count, in "
+    "The file has days without times of day: several answers to a card on one day all count, in "
     "the order of the file, even if they are equal."
 )
 """A sentence for the import summary of such a file."""

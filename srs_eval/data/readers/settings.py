@@ -235,7 +235,7 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
     if ignore_before and not _is_date(ignore_before):
         notes.append(
             f"Preset {printable(label)!r} ignores reviews before "
-            f"{printable(ignore_before)!r}, which is not a date; it is not applied."
+            f"{printable(ignore_before)!r}, which is not a date; the setting is ignored."
         )
         ignore_before = ""
     return Preset(

@@ -93,9 +93,9 @@ def read_history(content: bytes, name: str) -> ImportedTable:
     begins_well = np.empty(len(order), np.bool_)
     begins_well[order] = np.repeat(is_first[order][starts_item], repetitions_per_item)
     reasons = {
-        "of items that do not begin with a first repetition, alone on its day": ~begins_well,
-        "first ones, which show when an item was added, not how well it was known": is_first,
-        "of items with a grade above 5 or a forgetting index of 100": np.isin(item, faulty_items),
+        "the item's first repetition is missing or shares its day with another one": ~begins_well,
+        "an item's first one shows when it was added, not how well it was known": is_first,
+        "the item has a grade above 5 or a forgetting index of 100": np.isin(item, faulty_items),
     }
     is_kept = np.ones(len(order), np.bool_)
     excluded = {}
@@ -104,7 +104,9 @@ def read_history(content: bytes, name: str) -> ImportedTable:
         is_kept &= ~mask
     order = order[is_kept[order]]
     is_last_of_day = mark_run_starts(item[order]) | mark_run_starts(day[order])
-    excluded["of an item on the same day as a later one"] = int((~is_last_of_day).sum())
+    excluded["another repetition of the item follows on the same day"] = int(
+        (~is_last_of_day).sum()
+    )
     order = order[is_last_of_day]
     hour = np.where(np.isnan(hour), _NOON_HOUR, hour)
     seconds = day * DAY_S + np.round(hour * 3600).astype(np.int64)

@@ -122,8 +122,10 @@ def _describe_repeated_headers(count: int) -> tuple[str, ...]:
     if not count:
         return ()
     if count == 1:
-        return ("1 line repeats the header, as when files are joined, and was skipped.",)
-    return (f"{count:,} lines repeat the header, as when files are joined, and were skipped.",)
+        return ("1 line repeats the header (as happens when files are joined) and was skipped.",)
+    return (
+        f"{count:,} lines repeat the header (as happens when files are joined) and were skipped.",
+    )
 
 
 def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
@@ -159,7 +161,7 @@ def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
         expected = f"{', '.join(nearest)}; {', '.join(missing)} {verb} missing"
     raise InputError(
         f"{name} is a table, but srs-eval does not know its columns: it has "
-        f"{printable(', '.join(longest), 200)}; needed are {expected}."
+        f"{printable(', '.join(longest), 200)}; it needs {expected}."
     )
 
 
@@ -279,10 +281,10 @@ def _read_dated_columns(
             except (ValueError, KeyError, OverflowError) as error:
                 raise InputError(
                     f"{name} is not a readable review log (line {number}: "
-                    f"{printable(error, 100)}); fix it."
+                    f"{printable(error, 100)}); correct that line."
                 ) from error
     except csv.Error as error:
-        raise InputError(f"{name} is not a readable review log ({error}); fix it.") from error
+        raise InputError(f"{name} is not a readable review log ({error}); correct it.") from error
     return list(np.array(rows, np.int64).reshape(-1, len(columns)).T)
 
 
@@ -329,7 +331,10 @@ def _build_undated_rows(
     notes = []
     if repeated:
         notes.append(describe_repeats(repeated))
-    note = "The file holds no dates: days are the earliest that its intervals allow"
+    note = (
+        "The file holds no dates: each review is placed on the earliest day that its intervals "
+        "allow"
+    )
     if elapsed_seconds is None:
         format_name = "older table of srs-benchmark (CSV)"
         seconds = delta_t * DAY_S
@@ -414,7 +419,7 @@ def _read_number_columns(
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
         reason = _find_bad_number(content, names, columns, delimiter)
         reason = reason or printable(error, 120).split("; use")[0]
-        raise InputError(f"{name} is not a readable review log ({reason}); fix it.") from error
+        raise InputError(f"{name} is not a readable review log ({reason}); correct it.") from error
     return [np.ascontiguousarray(column) for column in table.T.reshape(len(columns), -1)]
 
 
