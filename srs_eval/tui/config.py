@@ -170,7 +170,6 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         _CANCEL,
         Action("again", "r", "Ask again", "Ask all questions again"),
         Action("details", "enter,d", "Why", "Show the evidence for the selected pane's answer"),
-        Action("further", "n", "More", "Show the answers that have no pane, one after another"),
         _COPY,
         Action(
             "costs",
@@ -186,6 +185,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         ),
         _COMPARE_SCHEDULERS,
         _EXPORT,
+        replace(_NEXT, label="More", help="Show the answers that have no pane, one after another"),
         Action(
             "import_summary",
             "i",

@@ -144,7 +144,7 @@ def test_change_that_was_likely_is_advised_until_refuted(
     assert (finding.parameters is not None) == is_advised
     assert finding.evidence.is_still_advised == is_still_advised
     text = " ".join(shown.sentences(finding))
-    assert ("Earlier it was likely to help" in text) == is_still_advised
+    assert ("This change was likely to help earlier" in text) == is_still_advised
     (act,) = find_acts([finding], ())
     assert (act.kind == ActKind.CHANGE_NOTHING) == (not is_advised)
     assert ("best bet" in render_acts([act])[0].right_text) == is_still_advised

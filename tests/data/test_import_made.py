@@ -763,7 +763,7 @@ def test_bare_table_infers_kinds(tmp_path: Path) -> None:
     selected = select_rows(log).rows
     assert len(selected) == len(log.entries)
     assert (selected.state == 0).sum() == 2
-    assert "inferred" in log.import_summary.notes[-1]
+    assert "first day is taken as learning" in log.import_summary.notes[-1]
     (tmp_path / "short.csv").write_text("review_time,card_id,review_rating\n1700000000000,1,3\n")
     assert load_log(tmp_path / "short.csv").import_summary.entries_read == 1
 
@@ -859,7 +859,7 @@ def test_file_without_dates_is_read_with_a_note(tmp_path: Path) -> None:
     assert log.rows.card_id.tolist() == [1, 2, 1]
     assert log.rows.elapsed_days.tolist() == [-1, -1, 5]
     assert "no dates" in log.import_summary.notes[0]
-    expect_refusal(path, match="settled", timezone="UTC")
+    expect_refusal(path, match="cannot be changed", timezone="UTC")
     # Intervals that contradict the order of review are read all the same.
     path.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n2,2,-1,3\n2,3,9,3\n1,4,1,3\n")
     contradicting = load_log(path).rows

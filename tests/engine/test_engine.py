@@ -382,7 +382,7 @@ def test_evaluate_in_a_notebook_gives_frame_and_predictions(simulated_collection
     assert set(predictions["configuration"]) == {"SM2", "AVG", "FSRS-6-dry-run"}
     assert predictions["p"].between(0, 1).all()
     assert results["fsrs-6-default"] is results["FSRS-6-dry-run"]
-    with pytest.raises(KeyError, match="no result of"):
+    with pytest.raises(KeyError, match="no result for"):
         results["FSRS-66"]
     assert not results.failed
     assert not results.skipped

@@ -255,7 +255,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
     assert group.phi == pytest.approx(0.97)
     assert summarize_ranking(group) == (
         "HLR predicts better than the average. "
-        "Your good and bad spells last for weeks, so this is less certain than usual."
+        "Your reviews go better or worse for weeks at a time, so this is less certain than usual."
     )
 
 

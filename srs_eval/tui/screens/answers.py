@@ -292,7 +292,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         else:
             self.app.push_screen(EvidenceScreen(line.question, line.title, pane_number))
 
-    def action_further(self) -> None:
+    def move(self, step: int) -> None:
         """Show the first answer that is behind no pane; `n` leads to the next ones there."""
         behind_panes: set[str] = set()
         for pane in self.overview.first_screen.panes:
