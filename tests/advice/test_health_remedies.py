@@ -117,4 +117,4 @@ def test_failed_check_stands_beside_the_older_scheduler(verdict: str, words: str
     evidence = f.HealthRemedies("failed", FAILED, (Cause.SPELLS,), reviews=1_200, sm2=sm2)
     _, comparison, cause = shown.sentences(f.Finding("failed", "Default", evidence=evidence))
     assert words in comparison
-    assert "spells" in cause
+    assert "better or worse for days or weeks" in cause

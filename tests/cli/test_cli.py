@@ -549,7 +549,8 @@ def test_presets_without_usable_reviews_are_one_sentence(
     assert all(f"{number} of 5: " in out for number in range(1, 6))
     assert message.splitlines()[-1] == (
         "srs-eval: Too little data: no usable reviews (counting only reviews that Anki's "
-        "optimizer uses); you have 3 reviews so far, and most answers need 1,000 reviews on 20 days."
+        "optimizer uses); you have 3 reviews so far, and most answers need 1,000 reviews on "
+        "20 days."
     )
 
 

@@ -96,8 +96,8 @@ def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> st
             return f"{cards} {verb}. Rewrite or suspend them (“Anything wrong?”)."
         case f.FailedCheckCause.SPELLS:
             return (
-                "Your reviews go better or worse for days or weeks at a time. No scheduler can know "
-                "of that beforehand, and no setting in Anki can help with it."
+                "Your reviews go better or worse for days or weeks at a time. No scheduler can "
+                "know of that beforehand, and no setting in Anki can help with it."
             )
         case f.FailedCheckCause.FEW_REVIEWS:
             reviews = format_count(evidence.reviews, "review")
