@@ -312,7 +312,8 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     answer = _sharing_sentence(finding, sharing, has_new_parameters=has_new_parameters)
     text = answer
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
-        text += f" Keeping all {sharing.unit_count} does no harm."
+        all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
+        text += f" Keeping {all_of_them} does no harm."
     line = PaneLine(text)
     rows: list[PresetRow] = []
     if sharing.unit_count > 1:
@@ -341,9 +342,9 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
     forget = "forget" if is_sure else "seem to forget"
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"You {forget} at much the same rate in your {count} presets: one is enough."
+            return f"One is enough: you {forget} at much the same rate in your {count} presets."
         case Recommendation.SPLIT:
-            return f"You {forget} differently in your {count} presets: keep them separate."
+            return f"Keep them separate: you {forget} differently in your {count} presets."
         case Recommendation.POOLED:
             return _describe_pooled(count, has_new_parameters=has_new_parameters)
     return f"Keep your {count} presets. You have too few reviews to compare them."
