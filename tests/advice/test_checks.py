@@ -492,7 +492,10 @@ def test_points_that_old_cards_fall_short_are_those_of_the_shares_beside_them() 
     check = Check(
         "old cards", "look", 232, recalled=recall, expected=0.8656, probability=0.9, subject="Maps"
     )
-    assert describe_check(check) == "Old cards: you probably forget 18 points more than expected"
+    assert (
+        describe_check(check)
+        == "Old cards: you probably forget more than expected, by about 18 points"
+    )
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
     text = " ".join(shown.sentences(finding))
     assert "you recalled 18 fewer than expected (29 fewer to 5 fewer)" in text

@@ -351,7 +351,7 @@ def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
         pane = render_retention({"Default": retention}, None, [hard])
         assert pane is not None
         texts = [item.text for item in pane[1] if isinstance(item, PaneLine)]
-        return "Probably less: you press Hard for cards you forgot (see 5)." in texts
+        return "Probably less: you seem to press Hard for cards you forgot (see 5)." in texts
 
     assert is_warned("like Again")
     assert not is_warned("")

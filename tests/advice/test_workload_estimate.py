@@ -577,7 +577,8 @@ def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
     _, items = render_minutes(changed, is_one_of_several=False)
     lines = [item.text for item in items if isinstance(item, PaneLine)]
     assert (
-        "Cards already scheduled come back early, so you remember more than you ask for." in lines
+        "Cards already scheduled come back early: you remember more than a low retention asks."
+        in lines
     ) == is_explained
 
 

@@ -191,6 +191,9 @@ def _describe_probability(act: Act) -> str:
         return ""
     has_to_choose = act.follows_fsrs or act.is_still_advised
     certainty = say.describe_certainty(act.probability, has_to_choose=has_to_choose)
+    if has_to_choose and act.probability < f.LIKELY:
+        # One dot of five beside "best bet" would read as a chance of a fifth.
+        return f"{certainty}, {say.round_down_percent(act.probability)} %"
     return f"{certainty} {say.format_dots(act.probability)}"
 
 
@@ -250,7 +253,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
                 "",
             )
             yield (
-                "If you try it in Anki, paste the parameters fitted to your reviews.",
+                "If you try FSRS in Anki, paste the parameters fitted to your reviews.",
                 "y copies the parameters",
             )
         case ActKind.CHANGE_TO_FSRS:
@@ -290,7 +293,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
     "as good": "FSRS would predict your answers about as well.",
     "better": (
-        "FSRS would predict your answers better, but so far no better than guessing your average."
+        "So far neither it nor FSRS beats guessing your average: too little to change programs for."
     ),
 }
 _CLAIMS: Mapping[ActKind, str] = {

@@ -353,7 +353,9 @@ def _raise_recall(workload: Workload) -> bool:
 def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
     """Say in one line of the pane why what is remembered differs from what is asked for."""
     if _raise_recall(workload):
-        yield "Cards already scheduled come back early, so you remember more than you ask for."
+        yield (
+            "Cards already scheduled come back early: you remember more than a low retention asks."
+        )
     if _lowers_recall(workload):
         yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
 
@@ -810,6 +812,7 @@ def _summarize_minutes(workload: Workload) -> str:
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
+    recalled += _compare_with_past(workload)
     text = f"To remember as much next year as {current} ({recalled}), {optimized}"
     is_open = workload.has_all_draws and not is_settled
     if minutes == now_minutes:
@@ -819,6 +822,17 @@ def _summarize_minutes(workload: Workload) -> str:
         doubt = ", which is too close to call" if is_open else ""
         text += f" {minutes} minutes a day instead of {now_minutes}{doubt}."
     return text
+
+
+def _compare_with_past(workload: Workload) -> str:
+    """Say why the year's recall is above that until now; "" if it is not, or by little."""
+    until_now = workload.recalled_until_now
+    if until_now is None or not workload.recalled_now - until_now >= _MIN_RECALL_APART:
+        return ""
+    reason = "if always on time"
+    if _has_fewer_new_cards(workload):
+        reason = "as fewer cards are new"
+    return f", up from {say.format_share(until_now)} {reason}"
 
 
 def _summarize_known(workload: Workload) -> Iterator[str]:

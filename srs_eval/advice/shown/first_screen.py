@@ -143,9 +143,13 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
         reason = _describe_excluded(excluded)
         if so_far.fit is None:
             headline = "Too few reviews to advise you."
+            reason += " Come back once you have reviewed more."
         else:
             headline = "Nothing to change in Anki."
             reason += " This is about your past reviews."
+            if so_far.fit.recommendation == Recommendation.TURN_FSRS_ON:
+                certainty = say.describe_certainty(so_far.fit.probability or 0.0)
+                reason += f" If you use them again, turn FSRS on ({certainty})."
         if acts:
             reason = f"Nothing else to change in Anki. {reason}"
         else:

@@ -488,7 +488,7 @@ def _explain_check(check: f.Check) -> list[str]:
         return [_explain_old_cards(check)]
     if check.leeches:
         return [_explain_leeches(check)]
-    if _may_hide_forgetting(check):
+    if may_hide_forgetting(check):
         return [
             "Hard counts as remembered. If you press it for cards that you have forgotten, you "
             "remember less than these screens say: press Again for those. Your reviews do not show "
@@ -512,6 +512,11 @@ def _explain_check(check: f.Check) -> list[str]:
         case "steps" if check.timing is not None:
             return [_explain_step(check, check.timing)]
         case "suspended":
+            if check.count == check.total:
+                return [
+                    "Anki shows you none of them. To review them again, unsuspend them in Anki's "
+                    "browser. The answers here are about your past reviews."
+                ]
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
             last_day = _format_day(check.last_review_date)
@@ -647,7 +652,7 @@ def _describe_old_cards(check: f.Check) -> str:
         return f"Old cards: a {probability} % chance that you forget too many"
     if check.probability < f.SURE:
         fewer = _count_shown_shortfall(check)
-        return f"Old cards: you probably forget {fewer} points more than expected"
+        return f"Old cards: you probably forget more than expected, by about {fewer} points"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         ratio = round((1 - check.recalled.estimate) / (1 - check.expected))
         times = "twice" if ratio == 2 else f"{ratio} times"
@@ -655,7 +660,7 @@ def _describe_old_cards(check: f.Check) -> str:
     return f"Old cards: {_describe_recall(check)}"
 
 
-def _may_hide_forgetting(check: f.Check) -> bool:
+def may_hide_forgetting(check: f.Check) -> bool:
     """Return True if it is open whether cards are forgotten that are answered with Hard."""
     if check.name != "hard" or check.level != "not yet" or check.problem:
         return False
@@ -669,7 +674,7 @@ def _describe_button(check: f.Check) -> str:
     share = say.format_share(check.count / max(check.total, 1))
     if check.problem == "like Again":
         return "You probably press Hard for cards that you have forgotten"
-    if _may_hide_forgetting(check):
+    if may_hide_forgetting(check):
         return f"You may be pressing Hard ({share} of answers) for cards you forgot"
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"

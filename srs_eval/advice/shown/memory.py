@@ -30,6 +30,7 @@ from srs_eval.advice.shown.columns import (
     STATE,
     make_evidence_table,
 )
+from srs_eval.advice.shown.habits import may_hide_forgetting
 from srs_eval.advice.workload.estimate import format_held_out_count
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import Interval
@@ -152,7 +153,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.desired is None:
         reason = "The desired retention is unknown."
         if retention.fsrs_is_off:
-            reason = "FSRS is off, so there is no desired retention."
+            reason = "FSRS is off, so no desired retention is in effect."
         return [f"{say.capitalize(figures)}. {reason}", expectation]
     conclusion = say.capitalize(_describe_conclusion(retention))
     answer = f"{conclusion}: {figures} and asked for {format_percent(retention.desired)}."
@@ -211,7 +212,7 @@ def _recall_table(title: str, column: str, groups: Sequence[f.RecallGroup]) -> T
 _CALIBRATION_WORDS = {
     "below": "less than it says",
     "above": "more than it says",
-    "no matter": "it means what it says",
+    "no matter": "close to what it says",
     f.CANT_TELL: "can't tell yet whether it means what it says",
 }
 
@@ -532,7 +533,9 @@ def render_retention(
     elif desired is None:
         hard_line = _warn_of_hard(list(retentions.values()), checks, _MUCH_HARD)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
-        hard_line = PaneLine("Probably less: you press Hard for cards you forgot (see 5).", "look")
+        hard_line = PaneLine(
+            "Probably less: you seem to press Hard for cards you forgot (see 5).", "look"
+        )
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         summary = _too_few_line(
             overall.recalled.reviews,
@@ -607,6 +610,8 @@ def _warn_of_hard(
     worth a line.
     """
     hard = next((check for check in checks if check.name == "hard" and check.total), None)
+    if hard is not None and least_share > f.MIN_HARD_SHARE and not may_hide_forgetting(hard):
+        return None  # as under "Anything wrong?"
     if hard is None:
         share = max((retention.hard_share for retention in retentions), default=0.0)
     else:

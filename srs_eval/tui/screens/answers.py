@@ -302,8 +302,11 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
 
     def action_untold(self) -> None:
         """Show the questions that can't be answered yet."""
-        lines = (line for line in self.overview.lines if line.question == INCONCLUSIVE_LINE)
-        self._show_evidence(next(lines, None))
+        lines = [line for line in self.overview.lines if line.question == INCONCLUSIVE_LINE]
+        if lines:
+            self._show_evidence(lines[0])
+        else:
+            self.notify("No question is open for want of reviews or days.", timeout=3)
 
     def action_costs(self) -> None:
         self.app.push_screen(CostsScreen())
@@ -461,7 +464,10 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
             if is_of_other_line or question == INCONCLUSIVE_LINE:
-                sections.append(Text(answer_question.title, "bold underline"))
+                title = answer_question.title
+                if answer in other_answers and answer.parameters:
+                    title += f" “{answer.subject}” (for its parameters, press n)"
+                sections.append(Text(title, "bold underline"))
             elif len(answers) > 1 and question != PARAMETERS and number not in told_above:
                 sections.append(Text(_name_subject(answer), "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}

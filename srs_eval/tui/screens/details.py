@@ -35,7 +35,7 @@ from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.schedulability import describe_measurement_at_length
-from srs_eval.stats.intervals import Verdict, decide_verdict
+from srs_eval.stats.intervals import MIN_DAYS, Verdict, decide_verdict
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
 from srs_eval.tui.models import SM2_AND_FSRS
@@ -361,6 +361,9 @@ class CompareScreen(AppScreen, actions="compare"):
             "as good": "Both are equally good",
             "can't tell yet": "These reviews alone do not show which predicts better",
         }[verdict]
+        is_clear = difference.low > 0 or difference.high < 0
+        if verdict == "can't tell yet" and is_clear and difference.days < MIN_DAYS:
+            heading = f"{format_count(difference.days, 'day')} are too few to say which is better"
         addition = self._describe_calibration(verdict, left, right)
         if verdict == "can't tell yet":
             missing = estimate_missing_data(difference, equivalence)
@@ -387,7 +390,7 @@ class CompareScreen(AppScreen, actions="compare"):
             return ""
         if not (winner.metrics.auc or 0.0) > (loser.metrics.auc or 0.0):
             return ", though it is off by more on average"
-        return ": off by more on average, but it better tells which cards you forget"
+        return ". It is off by more on average, but tells better which cards you forget"
 
     def _describe_advice_basis(self, left: Result, right: Result) -> str:
         """Say on which other grounds the advice chooses between SM-2 and FSRS; "" if on none."""

@@ -266,7 +266,9 @@ def render_evidence(
         sections.append(Text(""))
     if answer.question not in later_questions:
         heading = findings_heading(answer.question)
-        sections.append(Text(f"For an explanation, see docs/findings.md, “{heading}”", "dim"))
+        sections.append(
+            Text(f"Explained in the documentation, “Findings”, under “{heading}”", "dim")
+        )
     return stack(sections)
 
 
