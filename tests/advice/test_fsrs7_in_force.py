@@ -331,8 +331,8 @@ def test_costs_of_today_are_computed_by_fsrs7(file: Path, with_cards: ReviewLog)
     assert by_six.current_figures is not None
     assert by_seven.current_figures != by_six.current_figures
     assert by_given.current_figures == by_seven.current_figures
-    of_fsrs6 = "the figures by desired retention are FSRS-6's"
-    remark = f"Today's schedule runs FSRS-7; {of_fsrs6}"
+    of_fsrs6 = "the figures by desired retention are for FSRS-6"
+    remark = f"Today's schedule runs FSRS-7, but {of_fsrs6}"
     assert remark in " ".join(shown.sentences(by_seven.finding))
     assert "FSRS-7" not in " ".join(shown.sentences(by_six.finding))
     of_given = " ".join(shown.sentences(by_given.finding))
@@ -351,7 +351,7 @@ def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
     assert estimate.by_fsrs7 == (name,)
     text = " ".join(shown.sentences(estimate.finding))
     assert "Today's schedule runs FSRS-7" not in text
-    assert f"1 of your 2 presets runs FSRS-7 today ({name}); the figures by desired" in text
+    assert f"1 of your 2 presets runs FSRS-7 today ({name}), but the figures by desired" in text
     by_given = next(workload(log, question=QUICK, parameters=fsrs6.DEFAULT))
     assert "FSRS-7" not in " ".join(shown.sentences(by_given.finding))
 

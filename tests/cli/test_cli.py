@@ -830,7 +830,7 @@ def test_a_report_is_opened_and_told_in_short(
     lines = short.splitlines()
     assert 10 <= len(lines) <= 15
     assert "●)" in lines[2] or "○)" in lines[2]
-    assert lines[2].startswith("- **What to do**: ")
+    assert lines[2].startswith("- **1 What to do**: ")
     first, _, remainder = page.read_text("utf-8").partition("<h2>Your presets")
     assert first.count('class="card"') == 5
     assert "AVG" not in first
@@ -847,7 +847,7 @@ def test_export_short_changes_the_form_and_not_the_results(
         path = tmp_path / f"{number}.json"
         done = run_in_process("export", collection, "--models", "AVG,SM2", "--json", path, *flags)
         assert done.returncode == 0, done.stderr
-        assert ("**What to do**" in done.stdout) == bool(flags)
+        assert ("**1 What to do**" in done.stdout) == bool(flags)
         documents.append(json.loads(path.read_text("utf-8")))
     assert documents[0] == documents[1]
 

@@ -183,13 +183,13 @@ def test_lead_warns_of_few_shared_users(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path, {"DASH": many_lines(0.3), "HLR": many_lines(0.4), "AVG": many_lines(0.5)[:1]}
     )
-    assert "Only 1 of 30 users counts here" in build_lead(folder)
+    assert "Only 1 of 30 users is included" in build_lead(folder)
     assert "average has results of 1 user;" in build_lead(folder)
     other_sizes = [result_line(user, 0.4, 55 + 10 * user) for user in range(1, 30)]
     folder = write_results(
         tmp_path / "b", {"DASH": many_lines(0.3), "HLR": [*many_lines(0.4)[:1], *other_sizes]}
     )
-    assert "Only 1 of 30 users counts here" in build_lead(folder)
+    assert "Only 1 of 30 users is included" in build_lead(folder)
     assert "different numbers of reviews" in build_lead(folder)
 
 

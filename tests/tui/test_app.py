@@ -206,7 +206,7 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
             await pilot.press("ctrl+p")
             await wait_until(pilot, is_on_screen(app, "CommandPalette"))
             await pilot.press(*"cancel")
-            await wait_until(pilot, lambda: "Stop the models" in screen_text(app))
+            await wait_until(pilot, lambda: "Stop what is still" in screen_text(app))
             await pilot.press("enter")
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
         assert engine.closed.is_set()
@@ -313,7 +313,7 @@ async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
         await pilot.press("end", *["up"] * 2)
         await wait_until(pilot, lambda: "ZeroDivisionError" in screen_text(app))
         await pilot.press("up")
-        await wait_until(pilot, lambda: "at least 6" in screen_text(app))
+        await wait_until(pilot, lambda: "usable reviews (at" in screen_text(app))
         await pilot.press("enter")  # no figures, no details
         assert is_on_screen(app, "RunScreen")()
 

@@ -262,7 +262,7 @@ async def test_report_shows_progress_and_can_be_cancelled(
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: "report: step 2 of 9" in screen_text(app))
         await pilot.press("x")
-        await wait_until(pilot, lambda: "one at a time" in " ".join(app.notices))
+        await wait_until(pilot, lambda: "still being written" in " ".join(app.notices))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await wait_until(pilot, lambda: not app.session.reports.progress)

@@ -372,9 +372,7 @@ async def test_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path
         table.move_cursor_to("FSRS-6-own")
         await pilot.press("d")
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
-        await wait_until(
-            pilot, lambda: "the parameters have seen these reviews" in screen_text(app)
-        )
+        await wait_until(pilot, lambda: "not ranked: the" in screen_text(app))
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         table.move_cursor_to("SM2")
