@@ -372,7 +372,7 @@ def test_badge_of_optimizing_while_fsrs_is_off_is_that_of_its_row() -> None:
     screen = build_screen(answers)
     assert [line.right_text.partition("  ")[0] for line in screen.panes[0].answers] == [
         "likely ●●●●○",
-        "best bet ●○○○○",
+        "best bet, 60 %",
     ]
     row = shown.line([answers[1]])
     assert row == "best bet, 60 % once FSRS is on"
