@@ -337,7 +337,7 @@ def test_costs_of_today_are_computed_by_fsrs7(file: Path, with_cards: ReviewLog)
     assert "FSRS-7" not in " ".join(shown.sentences(by_six.finding))
     of_given = " ".join(shown.sentences(by_given.finding))
     assert "Today's" not in of_given
-    assert f"The parameters given are FSRS-7's; {of_fsrs6}" in of_given
+    assert f"The parameters given are FSRS-7's, but {of_fsrs6}" in of_given
     of_seven = next(workload(log, question=replace(QUICK, model="FSRS-7")))
     assert remark not in " ".join(shown.sentences(of_seven.finding))
 
