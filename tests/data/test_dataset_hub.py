@@ -297,7 +297,7 @@ def test_file_with_a_wrong_hash_is_fetched_again_or_refused(hub: Hub, tmp_path: 
         ((401, "GatedRepo"), "accept them at https://huggingface.co/datasets/" + REPO),
         pytest.param((403, "GatedRepo"), "hf auth login", marks=pytest.mark.slow),
         pytest.param((404, "RepoNotFound"), "has no data set", marks=pytest.mark.slow),
-        pytest.param((429, ""), "asks to wait", marks=pytest.mark.slow),
+        pytest.param((429, ""), "asks you to wait", marks=pytest.mark.slow),
     ],
     ids=str,
 )
