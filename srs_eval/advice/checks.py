@@ -34,8 +34,7 @@ _CHECK_ORDER = (
     "suspended",
     "gap",
 )
-"""Checks, the most serious of a level first. The gap comes last: a learner who
-has paused knows that."""
+"""Checks, the most serious of a level first. The gap is last: a learner who has paused knows it."""
 _LEVEL_ORDER = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _OVERDUE_MINUTES = 60.0  # minutes of overdue cards that deserve attention

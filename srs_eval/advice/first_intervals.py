@@ -26,8 +26,7 @@ _GRID = np.geomspace(0.01, 100.0, 47)  # days; FSRS-6 allows no initial stabilit
 _DRAWS = 1_000
 _SHOWN_SHARE = 0.95  # of the draws that lie in the range shown
 _VERDICT_SHARE = 1 - 0.05 / len(_BUTTONS)
-"""Share of the draws that a verdict rests on: the four verdicts together are wrong in
-5 % of presets."""
+"""Share of the draws behind a verdict: the four verdicts together are wrong in 5 % of presets."""
 _MIN_CARDS = 50  # with fewer, or on fewer days, nothing is said of a button
 _MIN_DAYS = 10
 _SECOND_REVIEW = 2  # `Trials.i` of a card's first review on a later day

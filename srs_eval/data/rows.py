@@ -309,9 +309,11 @@ def find_first_date(log: ReviewLog, kind: RowKind = "benchmark") -> date | None:
     """
     if log.first_day is not None:
         return date.fromisoformat(log.first_day)
+    if log.entries is None:
+        return None
     selection = select_rows(log, kind)
     rows = selection.rows
-    if log.entries is None or rows.time_of_day_s is None or not len(rows):
+    if rows.time_of_day_s is None or not len(rows):
         return None
     first_review_s = int(log.entries.time_ms[selection.entry_index[0]]) // 1000
     day_start_s = first_review_s - int(rows.time_of_day_s[0])

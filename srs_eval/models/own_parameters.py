@@ -339,8 +339,7 @@ def describe_own_parameters(
     if seen:
         notes.append(
             f"may have been fitted to {seen:,} of these {format_count(len(preset), 'review')}: "
-            "in our tests, that makes the log loss look 0.002 to 0.009 better; "
-            "the advice uses only newer reviews"
+            "that makes the log loss look better than it is; the advice uses only newer reviews"
         )
     return tuple(notes), seen
 

@@ -496,6 +496,26 @@ def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) 
     )
 
 
+def test_summary_says_why_recall_rises_and_no_line_repeats_it(stages: list[Workload]) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    higher, lower = last.recalled_now + 0.1, last.recalled_now - 0.1
+
+    def read_pane(until_now: float) -> tuple[str, bool]:
+        """Return the summary, and whether a line of its own tells the recall until now."""
+        changed = replace(last, recalled_until_now=until_now)
+        summary, items = render_minutes(changed, is_one_of_several=False)
+        lines = [item.text for item in items if isinstance(item, PaneLine)]
+        return summary.text, any(line.startswith("Until now you remembered") for line in lines)
+
+    rising, has_line = read_pane(lower)
+    assert f", up from {100 * lower:.0f} % if always on time)" in rising
+    assert not has_line
+    falling, has_line = read_pane(higher)
+    assert "up from" not in falling
+    assert has_line
+    assert "up from" not in read_pane(last.recalled_now - 0.02)[0]
+
+
 @pytest.mark.parametrize(
     ("below_asked", "share_overdue", "is_explained"),
     [(0.04, 0.2, True), (0.02, 0.2, False), (0.04, 0.05, False)],
@@ -691,6 +711,9 @@ def test_more_minutes_than_now_are_explained_by_overdue_cards(stages: list[Workl
     last = replace(stages[-1], recent_minutes_a_day=1.0, overdue=OverdueCards(94, 300, 30.0))
     reason = "Until now, you reviewed fewer cards than came due: 94 are overdue."
     assert reason in join_sentences(last)
+    stopped = join_sentences(replace(last, recent_minutes_a_day=0.0))
+    assert reason in stopped
+    assert "In the last 90 days you spent" not in stopped
     on_time = replace(last, overdue=OverdueCards(2, 300, 1.0))
     assert "Until now" not in join_sentences(on_time)
 

@@ -314,6 +314,7 @@ async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "ZeroDivisionError" in screen_text(app))
         await pilot.press("up")
         await wait_until(pilot, lambda: "usable reviews (at" in screen_text(app))
+        assert "least 6 are needed)" in screen_text(app)
         await pilot.press("enter")  # no figures, no details
         assert is_on_screen(app, "RunScreen")()
 

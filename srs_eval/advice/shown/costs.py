@@ -274,13 +274,12 @@ def _format_signed_minutes(minutes: float) -> str:
 def _describe_recent_pace(workload: Workload) -> Iterator[str]:
     period = "day" if workload.pace_days == 1 else f"{workload.pace_days} days"
     minutes = _format_figure(MINUTES, workload.recent_minutes_a_day)
-    if workload.recent_minutes_a_day < _MIN_MINUTES_SHOWN:
-        return
-    yield (
-        f"In the last {period} you spent {minutes} minutes and did "
-        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. Several answers to "
-        "a card on one day count as one review; learning steps count only towards the minutes."
-    )
+    if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
+        yield (
+            f"In the last {period} you spent {minutes} minutes and did "
+            f"{format_count(workload.recent_reviews_a_day, 'review')} a day. Several answers to "
+            "a card on one day count as one review; learning steps count only towards the minutes."
+        )
     reason = _explain_change(workload)
     if reason:
         yield reason
@@ -621,6 +620,7 @@ def render_minutes(
 
     Beside all minutes stands the share that one would remember for them.
     """
+    summary = PaneLine(_summarize_minutes(workload))
     minutes = workload.figures[:, MINUTES]
     recalled = workload.figures[:, RECALLED]
     low, high = (bound[:, MINUTES] for bound in workload.band)
@@ -690,8 +690,10 @@ def render_minutes(
         reason = _explain_change(workload)
         if reason:
             items.append(PaneLine(reason, drop_order=6))
-        for sentence in _describe_past_recall(workload):
-            items.append(PaneLine(sentence, drop_order=7))
+        past = _compare_with_past(workload)
+        if not past or past not in summary.text:  # else the summary says it
+            for sentence in _describe_past_recall(workload):
+                items.append(PaneLine(sentence, drop_order=7))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
@@ -716,7 +718,6 @@ def render_minutes(
     if len(points) >= _MIN_CURVE_POINTS:
         today = None if current is None else (current[RECALLED], current[MINUTES])
         items.append(CostCurve(tuple(points), today, _name_current(workload)))
-    summary = PaneLine(_summarize_minutes(workload))
     known = [PaneLine(sentence, drop_order=3) for sentence in _summarize_known(workload)]
     return summary, (summary, *known, *items)
 

@@ -149,7 +149,7 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
             reason += " This is about your past reviews."
             if so_far.fit.recommendation == Recommendation.TURN_FSRS_ON:
                 certainty = say.describe_certainty(so_far.fit.probability or 0.0)
-                reason += f" If you use them again, turn FSRS on ({certainty})."
+                reason += f" If you learn such cards again, turn FSRS on ({certainty})."
         if acts:
             reason = f"Nothing else to change in Anki. {reason}"
         else:

@@ -290,10 +290,14 @@ def _months_line(findings: Sequence[f.Finding]) -> str:
     conclusion = _PREDICTABILITY_WORDS[months.conclusion]
     if not months.tells_recall:
         return conclusion
-    last_month = months.months[-1]
-    recalled = format_percent(last_month.recalled.estimate)
-    expected = format_percent(last_month.predicted)
+    recalled, expected = _format_last_month(months)
     return f"{conclusion}: recalled {recalled}, expected {expected}"
+
+
+def _format_last_month(months: f.Months) -> tuple[str, str]:
+    """Return the shares recalled and expected in the last month: "81.2 %", "88.3 %"."""
+    last_month = months.months[-1]
+    return format_percent(last_month.recalled.estimate), format_percent(last_month.predicted)
 
 
 def _months_sentences(finding: f.Finding) -> list[str]:
@@ -327,9 +331,7 @@ def _describe_last_month(finding: f.Finding) -> str:
     answer = f"{preposition} {month}, you were {_PREDICTABILITY_WORDS[months.conclusion]}"
     if not months.tells_recall:
         return answer
-    last_month = months.months[-1]
-    recalled = format_percent(last_month.recalled.estimate)
-    expected = format_percent(last_month.predicted)
+    recalled, expected = _format_last_month(months)
     return f"{answer}: you recalled {recalled}, and FSRS-6 expected {expected}"
 
 
@@ -407,7 +409,7 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
     return [
         answer,
         f"{say.capitalize(knowledge)} {change}.",
-        "That can be known only afterwards, so no scheduler can use it.",
+        "A scheduler does not know this when it sets an interval, so it cannot use it.",
     ]
 
 
@@ -527,11 +529,11 @@ def render_retention(
     if requested and all(
         retention.conclusion in ("no matter", "above") for retention in requested.values()
     ):
-        hard_line = _warn_of_hard(list(requested.values()), checks)
+        hard_line = _warn_of_hard(list(requested.values()), checks, is_asked=True)
         if hard_line is None:
             summary = replace(summary, level="fine", symbol="✓")
     elif desired is None:
-        hard_line = _warn_of_hard(list(retentions.values()), checks, _MUCH_HARD)
+        hard_line = _warn_of_hard(list(retentions.values()), checks, is_asked=False)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
         hard_line = PaneLine(
             "Probably less: you seem to press Hard for cards you forgot (see 5).", "look"
@@ -602,15 +604,16 @@ def _describe_expectation(overall: f.RecallGroup, *, is_off: bool, is_held_out: 
 def _warn_of_hard(
     retentions: Sequence[f.Retention],
     checks: Sequence[f.Check],
-    least_share: float = f.MIN_HARD_SHARE,
+    *,
+    is_asked: bool,
 ) -> PaneLine | None:
     """Return a line if Hard, which counts as recalled, may hide lapses; None if it does not.
 
-    Without the check of Hard, its share of the answers decides. Less than `least_share` is not
-    worth a line.
+    Without the check of Hard, its share of the answers decides. If a retention is asked for
+    (`is_asked`), "as desired" is withheld while the check is open, even if little is pressed.
     """
     hard = next((check for check in checks if check.name == "hard" and check.total), None)
-    if hard is not None and least_share > f.MIN_HARD_SHARE and not may_hide_forgetting(hard):
+    if hard is not None and not is_asked and not may_hide_forgetting(hard):
         return None  # as under "Anything wrong?"
     if hard is None:
         share = max((retention.hard_share for retention in retentions), default=0.0)
@@ -618,7 +621,7 @@ def _warn_of_hard(
         share = hard.count / hard.total
         if hard.level == "fine":
             return None
-    if share < least_share:
+    if share < (f.MIN_HARD_SHARE if is_asked else _MUCH_HARD):
         return None
     return PaneLine(
         f"You may be pressing Hard ({say.format_share(share)} of answers) for cards you forgot: "

@@ -339,8 +339,8 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     caveats = []
     if evidence.excluded_majority:
         caveats.append(
-            f"Most of the cards that you reviewed are {evidence.excluded_majority}, so presets "
-            "cannot be evaluated."
+            f"Most of your reviews are of {evidence.excluded_majority} cards, so presets cannot be "
+            "evaluated."
         )
     elif not evidence.is_known:
         caveats.append(

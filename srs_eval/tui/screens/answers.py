@@ -455,11 +455,6 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             other_answers = self._find_answers_behind_acts(pane, answers)
             answers = (*answers, *other_answers)
         self._shown_answers = answers
-        told_above = {
-            number
-            for number, answer in enumerate(answers, start=1)
-            if not has_more_evidence(answer, pane_lines)
-        }
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
@@ -468,7 +463,11 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                 if answer in other_answers and answer.parameters:
                     title += f" “{answer.subject}” (for its parameters, press n)"
                 sections.append(Text(title, "bold underline"))
-            elif len(answers) > 1 and question != PARAMETERS and number not in told_above:
+            elif (
+                len(answers) > 1
+                and question != PARAMETERS
+                and has_more_evidence(answer, pane_lines)
+            ):
                 sections.append(Text(_name_subject(answer), "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}
             sections.append(render_evidence(answer, styles, pane_lines, later_questions))
