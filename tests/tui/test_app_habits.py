@@ -418,10 +418,10 @@ async def test_names_are_short_and_common_notes_stand_below(tmp_path: Path) -> N
         assert "✓ Anki can use FSRS-6 (from 25.07)." in screen_text(app)
         assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in screen_text(app)
         assert "skipped: only 3 usable reviews (at least 6 are needed)" in screen_text(app)
-        await wait_until(pilot, lambda: "2 skipped: 3 usable reviews, at" in screen_text(app))
+        await wait_until(pilot, lambda: "2 skipped: only 3 usable reviews (at" in screen_text(app))
         await pilot.resize_terminal(60, 20)
         await wait_until(
-            pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", screen_text(app))
+            pilot, lambda: re.search(r"2 skipped:\s+only 3\s+usable\s+reviews", screen_text(app))
         )
         assert "Fitted on" not in screen_text(app)
         await pilot.press("end")

@@ -262,5 +262,5 @@ async def test_palette_lists_possible_actions_first(tmp_path: Path) -> None:
         assert "Run again" not in possible
         assert [command.title for command in commands[: len(possible)]] == possible
         await pilot.press("ctrl+p")
-        await wait_until(pilot, lambda: "Here: Stop the models" in screen_text(app))
+        await wait_until(pilot, lambda: "Here: Stop what is still running" in screen_text(app))
         engine.go.set()
