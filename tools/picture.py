@@ -25,7 +25,7 @@ TOUR_SECONDS = 4.0  # for which the tour shows each screen
 # Names of pictures, and the keys to press before each.
 SCREENS = {
     "screenshot": (),
-    "evidence": ("enter",),
+    "evidence": ("enter", "t"),
     "costs": ("escape", "w"),
     "ranking": ("escape", "m"),
 }

@@ -431,13 +431,15 @@ def format_month(month: str) -> str:
 class Renderer:
     """Functions that format findings with one type of evidence.
 
-    Without `line`, the first of the sentences is the line.
+    Without `line`, the first of the sentences is the line. The tables are figures behind the
+    sentences, which an app may fold, unless `are_tables_the_answer`.
     """
 
     sentences: Callable[[Finding], Sequence[str]]
     line: Callable[[Sequence[Finding]], str] | None = None
     tables: Callable[[Finding], Sequence[Table]] = lambda _: ()
     clauses: Callable[[Finding], Sequence[str]] = lambda _: ()  # see `shown.clauses`
+    are_tables_the_answer: bool = False
 
 
 # Panes

@@ -205,6 +205,9 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     ),
     "evidence": (
         _COPY,
+        replace(
+            _TABLE, label="Figures", help="Show or hide the tables of figures behind the answers"
+        ),
         _PREVIOUS,
         _NEXT,
         _HIDDEN_EXPORT,

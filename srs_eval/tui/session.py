@@ -128,6 +128,7 @@ class AppSession:
         self.answers_started_at = 0.0
         self.answers_ended_at: float | None = None  # also set when they are cancelled
         self.compiles = False  # True if models are compiled before answers can come
+        self.shows_tables = False  # whether evidence is shown with its tables of figures
         self._models_started = False  # True once models have started after the answers
         self._costs: tuple[ReviewLog, Workload] | None = None  # a log with its final estimate
         self._reading = Background(self.call_in_view_thread)

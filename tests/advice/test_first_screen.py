@@ -622,6 +622,44 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("last_month", "share", "is_explained"),
+    [("2024-08", 0.35, True), ("2024-08", 0.8, False), ("2024-03", 0.35, False)],
+)
+def test_bad_month_after_a_break_is_explained(
+    last_month: str, share: float, is_explained: bool
+) -> None:
+    overall = RecallGroup("all", Interval(0.85, 0.02, 900, 60), 0.85)
+    usual = [
+        RecallGroup(f"2024-0{number}", Interval(0.86, 0.02, 400, 20), 0.85) for number in (1, 2)
+    ]
+    last = RecallGroup(last_month, Interval(share, 0.02, 100, 20), 0.85)
+    evidence = Retention("not asked for", (overall, *usual, last), None, True, NONE)
+    text = " ".join(
+        render_text(build_screen([Finding("retention", "", evidence=evidence)])).split()
+    )
+    assert ("August 2024 came after 5 months without reviews." in text) == is_explained
+
+
+@pytest.mark.parametrize("share", [0.12, 0.05])
+def test_hard_that_may_hide_forgetting_is_in_both_panes(share: float) -> None:
+    group = RecallGroup("all", Interval(0.85, 0.02, 900, 60), 0.85)
+    evidence = Retention("not asked for", (group,), None, True, NONE)
+    finding = Finding("retention", "Words", evidence=evidence)
+    hard = Check("hard", "not yet", round(1_000 * share), 1_000)
+    fine = Check("leeches", "fine", 0, 900)
+    panes = build_screen([finding], (), [hard, fine]).panes
+    for pane, text in (
+        (
+            panes[1],
+            f"You may be pressing Hard ({100 * share:.0f} % of answers) for cards you forgot",
+        ),
+        (panes[4], "You may be pressing Hard for cards you forgot: see 2"),
+    ):
+        lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
+        assert any(line.startswith(text) for line in lines) == (share > 0.1)
+
+
 def test_months_of_this_year_are_named_without_the_year() -> None:
     month = RecallGroup(time.strftime("%Y-%m"), Interval(0.8, 0.02, 100, 20), 0.8)
     all_reviews = replace(month, name="all")

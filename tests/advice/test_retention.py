@@ -158,7 +158,7 @@ def test_cards_that_fade_within_a_day_are_named() -> None:
     assert RetentionCause.SCHEDULED_FOR_LESS not in list_causes(retention)
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    lines = [item.text for item in pane[1] if isinstance(item, PaneLine)]
+    lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
     assert any("the shortest interval, is too long for many young cards" in line for line in lines)
 
 
@@ -208,14 +208,14 @@ def test_pane_does_not_alarm_who_only_raised_the_desired_retention() -> None:
     retention = assess(make_log(asked=0.8), lambda preset: replace(preset, desired_retention=0.9))
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    assert "look" not in {item.level for item in pane[1] if hasattr(item, "level")}
+    assert "look" not in {item.level for item in pane.items if hasattr(item, "level")}
 
 
 def test_pane_names_lateness_with_its_points() -> None:
     retention = assess(make_log(asked=0.95, skipped=0.8))
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    texts = [item.text for item in pane[1] if hasattr(item, "text")]
+    texts = [item.text for item in pane.items if hasattr(item, "text")]
     assert any(text.startswith("Late reviews cost ") for text in texts)
 
 
@@ -223,7 +223,10 @@ def test_pane_begins_with_what_is_remembered_and_asked_for() -> None:
     retention = assess(make_log(skipped=0.8))
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    assert pane[0].text == "You remember 87 % (89 % in your most recent 90 days) and ask for 90 %."
+    assert (
+        pane.summary.text
+        == "You remember 87 % (89 % in your most recent 90 days) and ask for 90 %."
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_as_asked_is_withheld_while_hard_may_hide_lapses(
     checks = [] if level is None else [Check("hard", level, round(1_000 * share), 1_000)]
     pane = render_retention({"Default": retention}, None, checks)
     assert pane is not None
-    summary, items, _ = pane
+    summary, items = pane.summary, pane.items
     assert (summary.level == "fine") == is_fine
     warnings = [item for item in items if hasattr(item, "text") and "pressing Hard" in item.text]
     assert bool(warnings) != is_fine
@@ -275,7 +278,7 @@ def test_schedule_does_not_excuse_a_larger_shortfall() -> None:
     assert list_causes(retention) == [RetentionCause.SCHEDULED_FOR_LESS]
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    marks = [item.level for item in pane[1] if isinstance(item, Bar)]
+    marks = [item.level for item in pane.items if isinstance(item, Bar)]
     assert marks == ["look"]
 
 
@@ -338,7 +341,7 @@ def test_recall_is_not_sure_if_its_interval_leaves_it_open(
     retention = Retention("not asked for", (group,), None, True, Interval(0.0, 0.01))
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    (bar,) = [item for item in pane[1] if isinstance(item, Bar)]
+    (bar,) = [item for item in pane.items if isinstance(item, Bar)]
     assert (bar.note == "not sure") == (not is_sure)
 
 
@@ -350,7 +353,7 @@ def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
         hard = Check("hard", "look", 300, 2_000, problem=problem)
         pane = render_retention({"Default": retention}, None, [hard])
         assert pane is not None
-        texts = [item.text for item in pane[1] if isinstance(item, PaneLine)]
+        texts = [item.text for item in pane.items if isinstance(item, PaneLine)]
         return "Probably less: you seem to press Hard for cards you forgot (see 5)." in texts
 
     assert is_warned("like Again")

@@ -850,7 +850,8 @@ def test_sentence_on_overdue_cards_names_their_minutes(
     assert later.learned_cards == stages[0].learned_cards
     cards = later.overdue.cards
     minutes = later.overdue.minutes
-    sentence = f"{cards:,} cards overdue: {minutes:.0f} minutes after 30 days without a review."
+    work = f"{minutes:.0f} minutes of work"
+    sentence = f"{cards:,} cards are overdue after 30 days without a review: {work}."
     assert sentence in join_sentences(later)
     assert workload_document(later)["overdue_minutes"] == minutes
     assert stages[0].overdue == count_overdue(log)

@@ -139,6 +139,26 @@ async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
     app.session.shut_down()
 
 
+async def test_figures_behind_evidence_are_folded_until_asked_for(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    heading = "Parameters of their own or one set for all"
+    async with app.run_test(size=(100, 60)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        await pilot.press("4")
+        await wait_until(pilot, lambda: "t shows the figures behind this: " in screen_text(app))
+        assert heading not in screen_text(app)
+        await pilot.press("t")
+        await wait_until(pilot, lambda: heading in screen_text(app))
+        assert "shows the figures" not in screen_text(app)
+        await pilot.press("escape")
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await pilot.press("4")
+        await wait_until(pilot, lambda: heading in screen_text(app))
+        await pilot.press("t")
+        await wait_until(pilot, lambda: heading not in screen_text(app))
+    app.session.shut_down()
+
+
 async def test_notification_disappears_with_its_screen(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:

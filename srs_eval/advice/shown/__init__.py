@@ -108,6 +108,11 @@ def tables(finding: Finding) -> tuple[Table, ...]:
     return tuple(_find_renderer(finding).tables(finding))
 
 
+def are_tables_the_answer(finding: Finding) -> bool:
+    """Return whether the tables of a finding are its answer, not the figures behind it."""
+    return _find_renderer(finding).are_tables_the_answer
+
+
 def document(finding: Finding) -> dict[str, Any]:
     """Return a finding as JSON-ready values; None means unknown.
 

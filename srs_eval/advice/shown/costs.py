@@ -418,12 +418,14 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
 
 def _describe_overdue(workload: Workload) -> Iterator[str]:
     if workload.overdue.cards:
-        overdue = say.format_overdue(workload.overdue.cards, workload.overdue.minutes)
+        cards = format_count(workload.overdue.cards, "card")
+        verb = "is" if workload.overdue.cards == 1 else "are"
+        work_time = say.format_work_time(workload.overdue.minutes)
         pause = ""
         if workload.question.after:
             days = format_count(workload.question.after, "day")
             pause = f" after {days} without a review"
-        yield f"{overdue}{pause}."
+        yield f"{cards} {verb} overdue{pause}: {work_time} of work."
 
 
 def _describe_observed_range(workload: Workload) -> Iterator[str]:

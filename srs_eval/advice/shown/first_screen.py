@@ -18,7 +18,7 @@ from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, Pre
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
-from srs_eval.advice.shown.memory import render_retention
+from srs_eval.advice.shown.memory import RetentionPane, render_retention
 from srs_eval.advice.shown.parameters import describe_single_preset, preset_action
 from srs_eval.advice.shown.predicted import describe_other_scheduler
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
@@ -112,13 +112,13 @@ def build_first_screen(
     """
     so_far = _AnswersSoFar(answers, waiting, checks, rows, excluded_cards)
     advice_pane, copyable = _advice_pane(so_far, acts)
-    retention_pane, remembers_too_little = _retention_pane(so_far)
+    retention = _render_retention(so_far)
     panes = (
         advice_pane,
-        retention_pane,
+        _retention_pane(so_far, retention),
         _cost_pane(so_far),
         _presets_pane(so_far),
-        _checks_pane(so_far, remembers_too_little=remembers_too_little),
+        _checks_pane(so_far, retention),
     )
     return FirstScreen(panes, tuple(_footer_lines(so_far)), copyable)
 
@@ -216,10 +216,9 @@ def _nothing_known_sentence(so_far: _AnswersSoFar) -> str:
 # 2 How well do I remember?
 
 
-def _retention_pane(so_far: _AnswersSoFar) -> tuple[Pane, bool]:
-    """Return the second pane, and whether it says that too little is remembered over all.
+def _render_retention(so_far: _AnswersSoFar) -> RetentionPane | None:
+    """Render the retention of presets or, for the benchmark's rows, by month.
 
-    It has the retention of presets or, for the benchmark's rows, by month.
     Months are compared with FSRS-6 fitted to the reviews before.
     """
     retentions = {
@@ -227,23 +226,25 @@ def _retention_pane(so_far: _AnswersSoFar) -> tuple[Pane, bool]:
     }
     months = None
     if so_far.rows != "anki":
-        question = "time"
         months = next((evidence for _, evidence in so_far.with_evidence(f.Months)), None)
-    else:
-        question = "retention"
-    rendered = render_retention(
+    return render_retention(
         retentions, months, so_far.checks, of_excluded_cards=so_far.excluded_cards is not None
     )
-    if rendered is None:
+
+
+def _retention_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane:
+    """Return the second pane."""
+    question = "retention" if so_far.rows == "anki" else "time"
+    if retention is None:
         line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
-        return Pane(TITLES[1], line, (line,), (question,)), False
-    summary, items, is_too_little = rendered
+        return Pane(TITLES[1], line, (line,), (question,))
+    items = retention.items
     if so_far.excluded_cards is not None and so_far.excluded_cards.desired:
         items = (*items, PaneLine(_describe_desired(so_far.excluded_cards.desired)))
     phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
     if phi is not None:
         items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
-    return Pane(TITLES[1], summary, items, (question,)), is_too_little
+    return Pane(TITLES[1], retention.summary, items, (question,))
 
 
 def _describe_desired(desired: Sequence[float]) -> str:
@@ -371,7 +372,7 @@ def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
 # 5 Anything wrong?
 
 
-def _checks_pane(so_far: _AnswersSoFar, *, remembers_too_little: bool) -> Pane:
+def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane:
     if so_far.is_open("wrong") or not so_far.checks:
         return _make_pane(5, [WAITING], "wrong")
     conclusive = [check for check in so_far.checks if check.level != "not yet"]
@@ -387,9 +388,13 @@ def _checks_pane(so_far: _AnswersSoFar, *, remembers_too_little: bool) -> Pane:
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(0 if other_scheduler.level == "look" else problem_count, other_scheduler)
-    if remembers_too_little:
+    if retention is not None and retention.remembers_too_little:
         text = "You remember less than you ask for: see 2"
         lines.insert(0, PaneLine(text, "look", MARKS["look"]))
+    if retention is not None and retention.hard_may_hide_forgetting:
+        text = "You may be pressing Hard for cards you forgot: see 2"
+        problem_count = sum(line.level == "look" for line in lines)
+        lines.insert(problem_count, PaneLine(text, "not yet", MARKS["not yet"]))
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])

@@ -718,6 +718,8 @@ RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.ParameterNoise: Renderer(_noise_sentences, tables=_noise_tables),
     f.HardButton: Renderer(_hard_sentences, _hard_line, _hard_tables),
     f.StepTimings: Renderer(_steps_sentences, tables=_steps_tables),
-    f.ButtonPreview: Renderer(_preview_sentences, tables=_preview_tables),
+    f.ButtonPreview: Renderer(
+        _preview_sentences, tables=_preview_tables, are_tables_the_answer=True
+    ),
     f.Checks: Renderer(_checks_sentences, _checks_line, _checks_tables, _describe_problems),
 }

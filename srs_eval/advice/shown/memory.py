@@ -6,7 +6,7 @@ import calendar
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -468,6 +468,7 @@ def _today_tables(finding: f.Finding) -> list[Table]:
 
 _GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
+_MUCH_LOWER_MONTH = 10  # points below all time from which a month after a break is explained
 _WIDE = 0.1  # half-width of an interval of recall that leaves open how much is remembered
 _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
@@ -478,16 +479,24 @@ _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
 """The note at the end of a bar and its level, by the mark of the bar's group."""
 
 
+@dataclass(frozen=True)
+class RetentionPane:
+    """The second pane, and which of its warnings belong under "Anything wrong?", too."""
+
+    summary: PaneLine
+    items: tuple[PaneItem, ...]
+    remembers_too_little: bool  # over all cards
+    hard_may_hide_forgetting: bool
+
+
 def render_retention(
     retentions: Mapping[str, f.Retention],
     months: f.Months | None,
     checks: Sequence[f.Check],
     *,
     of_excluded_cards: bool = False,
-) -> tuple[PaneLine, tuple[PaneItem, ...], bool] | None:
-    """Return the second pane's summary and items, and whether too little is remembered over all.
-
-    None without reviews.
+) -> RetentionPane | None:
+    """Return the second pane, or None without reviews.
 
     Retention is that of `months`, where they are given, else that of all presets.
     `of_excluded_cards`: most of the cards are suspended or deleted.
@@ -555,7 +564,15 @@ def render_retention(
     month_figures = _list_month_figures(by_month)
     if month_figures:
         items.append(MonthBars(month_figures, drop_order=2))
-    return summary, tuple(items), marks["all"] == "look"
+        month_after_break = _explain_month_after_break(month_figures, list(by_month)[-1], overall)
+        if month_after_break is not None:
+            items.append(month_after_break)
+    return RetentionPane(
+        summary,
+        tuple(items),
+        remembers_too_little=marks["all"] == "look",
+        hard_may_hide_forgetting=hard_line is not None and hard_line.level == "not yet",
+    )
 
 
 def _collect_groups(
@@ -835,6 +852,28 @@ def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[Mont
     return tuple(figures)
 
 
+def _explain_month_after_break(
+    months: Sequence[MonthFigure], last_month_name: str, overall: f.RecallGroup
+) -> PaneLine | None:
+    """Say that the last month followed a break, if it did and much was forgotten; else None."""
+    last_month = months[-1]
+    months_without_reviews = 0
+    for month in reversed(months[:-1]):
+        if month.remembered is not None or month.has_few_reviews:
+            break
+        months_without_reviews += 1
+    if months_without_reviews == 0 or last_month.remembered is None:
+        return None
+    points_below = 100 * overall.recalled.estimate - last_month.remembered
+    if points_below < _MUCH_LOWER_MONTH:
+        return None
+    break_length = format_count(months_without_reviews, "month")
+    return PaneLine(
+        f"{say.format_month(last_month_name)} came after {break_length} without reviews.",
+        drop_order=1,
+    )
+
+
 def _fill_in_months(names: Sequence[str]) -> list[str]:
     """Return the months from the first to the last, with those between that have no reviews.
 
@@ -867,5 +906,5 @@ RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.Calibration: Renderer(_calibration_sentences, _calibration_line, _calibration_tables),
     f.Months: Renderer(_months_sentences, _months_line, _months_tables),
     f.DayEffect: Renderer(_effect_sentences, _effect_line),
-    f.DayStates: Renderer(_today_sentences, _today_line, _today_tables),
+    f.DayStates: Renderer(_today_sentences, _today_line, _today_tables, are_tables_the_answer=True),
 }

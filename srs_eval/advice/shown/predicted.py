@@ -768,6 +768,8 @@ def _make_loss_table(
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.Fit: Renderer(_fit_sentences, tables=_fit_tables),
     f.Health: Renderer(_health_sentences, _health_line),
-    f.ModelComparison: Renderer(_models_sentences, tables=_models_tables),
+    f.ModelComparison: Renderer(
+        _models_sentences, tables=_models_tables, are_tables_the_answer=True
+    ),
     f.Percentiles: Renderer(_percentile_sentences, percentile_line, _percentile_tables),
 }

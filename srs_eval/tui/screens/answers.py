@@ -43,6 +43,7 @@ from srs_eval.tui.widgets import plot
 from srs_eval.tui.widgets.calibration import chart_colours
 from srs_eval.tui.widgets.facts import (
     WidthDependent,
+    count_foldable_tables,
     has_more_evidence,
     render_evidence,
     render_full_pane,
@@ -408,6 +409,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         self._line_key = question, title
         self._pane_number = pane_number
         self._shown_answers: tuple[Finding, ...] = ()
+        self._table_count = 0  # tables of figures that can be shown or hidden
 
     def content(self) -> ComposeResult:
         box = VerticalScroll(id="box")
@@ -470,7 +472,20 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             ):
                 sections.append(Text(_name_subject(answer), "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}
-            sections.append(render_evidence(answer, styles, pane_lines, later_questions))
+            sections.append(
+                render_evidence(
+                    answer,
+                    styles,
+                    pane_lines,
+                    later_questions,
+                    shows_tables=self.session.shows_tables,
+                )
+            )
+        self._table_count = sum(map(count_foldable_tables, answers))
+        if self._table_count and not self.session.shows_tables:
+            tables = format_count(self._table_count, "table")
+            hint = f"{self.key_of('table')} shows the figures behind this: {tables}"
+            sections += [Text(""), Text(hint, styles["not yet"])]
         if self._pane_number == _PANE_OF_ACTS:
             preview = self.session.models.find_fsrs7_preview()
             if preview is not None:
@@ -484,6 +499,15 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         if copyable_answer is not None:
             paste.update(render_parameters_to_paste(copyable_answer))
         self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "table":
+            return self._table_count > 0
+        return super().check_action(action, parameters)
+
+    def action_table(self) -> None:
+        self.session.shows_tables = not self.session.shows_tables
+        self.update_now()
 
     def _find_answers_behind_acts(
         self, pane: Pane, first_answers: Sequence[Finding]

@@ -24,7 +24,7 @@ from srs_eval.advice.sentences import (
     explain_where_to_paste,
     format_parameters,
 )
-from srs_eval.advice.shown import clauses, sentences, tables
+from srs_eval.advice.shown import are_tables_the_answer, clauses, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.shown.predicted import (
     list_loss_figures,
@@ -232,6 +232,8 @@ def render_evidence(
     styles: Mapping[str, str],
     shown_lines: Iterable[str] = (),
     later_questions: Collection[str] = (),
+    *,
+    shows_tables: bool = True,
 ) -> WidthDependent:
     """Render all evidence of an answer, for any width, except the parameters to paste.
 
@@ -239,7 +241,7 @@ def render_evidence(
     also select what stands beside them. Costs begin with the bars of their pane, in `styles` by
     level. `shown_lines` stand above the evidence and are not repeated in it. `later_questions` are
     those of the answers that follow: the documentation is named only after the last answer to a
-    question.
+    question. Without `shows_tables`, there are only tables that are the answer themselves.
     """
     shown_statements = set(map(_normalize_statement, shown_lines))
     remaining_sentences = list(sentences(answer))
@@ -260,7 +262,10 @@ def render_evidence(
         sections.extend(new_sentences[_LEADING_SENTENCES:])
     else:
         sections.extend(new_sentences)
-    for table in tables(answer):
+    shown_tables = tables(answer)
+    if not shows_tables:
+        shown_tables = shown_tables[: len(shown_tables) - count_foldable_tables(answer)]
+    for table in shown_tables:
         sections.append(Text(table.heading, "bold"))
         sections.append(render_table_with_intervals(table))
         sections.append(Text(""))
@@ -270,6 +275,11 @@ def render_evidence(
             Text(f"Explained in the documentation, “Findings”, under “{heading}”", "dim")
         )
     return stack(sections)
+
+
+def count_foldable_tables(answer: Finding) -> int:
+    """Return how many tables of an answer hold figures behind it, not the answer itself."""
+    return 0 if are_tables_the_answer(answer) else len(tables(answer))
 
 
 def has_more_evidence(answer: Finding, shown_lines: Iterable[str]) -> bool:
