@@ -738,6 +738,7 @@ async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("enter")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        await pilot.press("t")
         await wait_until(pilot, lambda: "├" in screen_text(app))
         assert "−0.0290 ±.0120" in screen_text(app)
         await pilot.press("end")
