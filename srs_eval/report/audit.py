@@ -52,11 +52,13 @@ def _build_lead(audit: Audit) -> list[str]:
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
             reversed_pairs = [pair for pair in moved if pair.verdict == "turned round"]
+            clearly = f"{len(reversed_pairs)} of them clearly"
+            if len(moved) == len(reversed_pairs):
+                clearly = "clearly" if len(moved) == 1 else "all of them clearly"
             sentences.append(
                 f"Evaluated on {evaluated_on}: the ranking does not survive tuning. It was "
                 f"{', '.join(ranking.published)}; now it is {', '.join(ranking.tuned)}. "
-                f"{format_count(len(moved), 'pair')} changed places, "
-                f"{len(reversed_pairs)} of them clearly."
+                f"{format_count(len(moved), 'pair')} changed places, {clearly}."
             )
         if ranking.users < MIN_USERS:
             verb = "is" if ranking.users == 1 else "are"
