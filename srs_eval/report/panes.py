@@ -149,7 +149,8 @@ def _select_items(
 ) -> tuple[list[PaneItem], list[list[Text]]]:
     """Return the items that have room, and the lines of each.
 
-    Of the items with the highest `drop_order`, the last goes first.
+    Of the items with the highest `drop_order`, the last goes first. A heading goes with its last
+    bar.
     """
     items = list(pane.items)
     while True:
@@ -159,6 +160,8 @@ def _select_items(
             return items, blocks
         last = max(position for position, item in enumerate(items) if item.drop_order == drop_order)
         del items[last]
+        if not any(isinstance(item, Bar) for item in items):
+            items = [item for item in items if not isinstance(item, Heading)]
 
 
 def _render_items(

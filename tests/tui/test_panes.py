@@ -113,6 +113,20 @@ async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app.session.shut_down()
 
 
+def test_heading_goes_with_its_last_bar() -> None:
+    heading, *bars = BARS
+    items = (LINE, heading, *(replace(bar, drop_order=1) for bar in bars))
+    pane = replace(PANE, items=items)
+    texts = [
+        "\n".join(line.plain for line in render_pane(pane, 60, height)) for height in (2, 3, 4, 9)
+    ]
+    assert ["asked" in text for text in texts] == [
+        "old cards" in text or "all" in text for text in texts
+    ]
+    assert "asked" not in texts[0]
+    assert "asked" in texts[-1]
+
+
 def test_hidden_items_are_counted() -> None:
     items = (LINE, PaneLine("a", drop_order=1), PaneLine("b", drop_order=2))
     pane = replace(PANE, items=items)
