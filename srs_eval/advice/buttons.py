@@ -404,7 +404,7 @@ def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findi
         if stored:
             candidates["the parameters in force"] = normalize_as_anki(stored)
         if optimized:
-            candidates["optimized ones"] = optimized
+            candidates["optimized parameters"] = optimized
         candidates["the defaults"] = normalize_as_anki(())
         by_candidate = []
         for name, parameters in candidates.items():

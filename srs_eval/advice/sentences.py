@@ -83,11 +83,11 @@ def _better_or_worse(difference: float, places: int) -> str:
 
 
 def format_interval(interval: Interval) -> str:
-    """Format the interval of a difference: "(95 %: 0.0008 to 0.0034 better)"."""
+    """Format the interval of a difference: "(95 % range: 0.0008 to 0.0034 better)"."""
     if _has_no_bounds(interval):
         return "(no range: all reviews are on one day)"
     ends, word = _format_ends(interval, 4)
-    return f"(95 %: {ends} {word})" if word else f"(95 %: {ends})"
+    return f"(95 % range: {ends} {word})" if word else f"(95 % range: {ends})"
 
 
 def _has_no_bounds(interval: Interval) -> bool:
@@ -177,7 +177,7 @@ def _explain_place(answer: Finding) -> str:
         target = " in Anki"
         preset = f", preset {answer.subject}"
     else:
-        target = " into each preset whose own advice is to paste them"
+        target = " into each preset that is to get new ones"
         preset = ""
     return (
         f"Paste the parameters{target}: deck options{preset}, FSRS parameters (in newer versions "
@@ -290,10 +290,10 @@ def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
 
 
 def format_log_loss_difference(difference: Interval, on: str = "", than: str = "") -> str:
-    """Format a log loss difference: "log loss 0.0021 better than it on 1,000 reviews (95 %: …)".
+    """Format a difference: "log loss 0.0021 better than it on 1,000 reviews (95 % range: …)".
 
     Here `than` is " than it", and `on` is the noun for one review. A difference that rounds to zero
-    is "the same log loss as it on 1,000 reviews (95 %: …)".
+    is "the same log loss as it on 1,000 reviews (95 % range: …)".
     """
     size = format_difference(difference.estimate)
     reviews = f" on {format_count(difference.reviews, on)}" if on else ""
@@ -422,6 +422,12 @@ def format_month(month: str) -> str:
     if not (year.isdigit() and number.isdigit()):
         return month
     return f"{calendar.month_name[int(number)]} {year}"
+
+
+def format_day(iso: str) -> str:
+    """Format a day, "2023-05-17": "17 May 2023"."""
+    day = date.fromisoformat(iso)
+    return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 
 # Renderers

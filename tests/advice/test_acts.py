@@ -125,17 +125,17 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     (act,) = find_acts([], [BACKLOG])
     assert act.backlog is not None
     assert act.backlog.days is None
-    assert describe_gain(act) == "takes 50 hours"
+    assert describe_gain(act) == "50 hours of work"
     costs = make_workload(7.0)
     assert isinstance(costs.evidence, Workload)
     first = find_acts([costs], [BACKLOG])[0]
     assert first.backlog is not None
     assert first.backlog.days == 857  # 3,000 minutes at 3.5 a day
-    assert describe_gain(first) == "takes 50 hours, or 857 days at your usual pace"
+    assert describe_gain(first) == "50 hours of work, or 857 days at your usual pace"
     assert describe_act(first) == "Clear the backlog first."
     long_ago = replace(BACKLOG, last_review_date="2016-03-29")
     assert describe_gain(find_acts([costs], [long_ago])[0]) == (
-        "was 50 hours of work when you last reviewed"
+        "50 hours of work when you last reviewed"
     )
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
@@ -201,9 +201,9 @@ def test_turning_fsrs_on_and_optimizing_are_two_acts_with_their_own_badges() -> 
     ("minutes_now", "spread", "gain"),
     [
         (7.0, 0.0, "5.3 minutes a day less for the same memory"),
-        (1.7, 0.0, "better predictions, about the same minutes at 85 %"),
+        (1.7, 0.0, "better predictions, about the same minutes at 85 % retention"),
         (0.5, 0.0, "better predictions, but 1.2 minutes a day more"),
-        (7.0, 0.95, "better predictions, about the same minutes at 85 %"),
+        (7.0, 0.95, "better predictions, about the same minutes at 85 % retention"),
     ],
 )
 def test_minutes_are_a_gain_only_if_they_surely_differ(
@@ -215,7 +215,7 @@ def test_minutes_are_a_gain_only_if_they_surely_differ(
     assert describe_gain(act) == gain
     assert (act.worth > 0) == ("less" in gain)
     details = [line.text.strip() for line in render_acts([act])]
-    assert "Ask for 85 % to remember as much as with SM-2." in details
+    assert "Set desired retention to 85 % to remember as much as with SM-2." in details
 
 
 def test_change_that_hardly_matters_says_so() -> None:

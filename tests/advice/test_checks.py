@@ -466,7 +466,7 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
     described = [f"{describe_check(check)}." for check in of_all]
     assert [sentence for sentence in stated if sentence in described] == described
     assert any("15 of 20 times" in sentence for sentence in stated)
-    assert stated[-1] == "After Again: too few later reviews to say (0)."
+    assert stated[-1] == "After Again: no later reviews to judge by."
     all_checks, worst = shown.tables(finding)
     assert len(all_checks.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, Figure(3.0), Figure(1e-9)),)
@@ -513,8 +513,7 @@ def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None
 
 def test_button_with_few_next_reviews_says_how_many() -> None:
     few = Check("again", "not yet", 768, 9_000, problem="few", recalled=Interval(0.71, 0.2, 7, 5))
-    assert describe_check(few) == "After Again: too few later reviews to say (7)"
+    assert describe_check(few) == "After Again: only 7 later reviews, too few to say"
     assert (
-        describe_check(replace(few, recalled=None))
-        == "After Again: too few later reviews to say (0)"
+        describe_check(replace(few, recalled=None)) == "After Again: no later reviews to judge by"
     )

@@ -363,8 +363,8 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
         "No card is in use, so there are no presets to compare.",
     ]
     assert gone[0].summary == PaneLine("Nothing to change in Anki.", "not yet", "●")
-    text = render_text(FirstScreen(gone[:1], ()))
-    assert "All your 1,006 cards are suspended. This is about your past reviews." in text
+    text = render_text(FirstScreen(gone[:1], ()), width=120)
+    assert "All your 1,006 cards are suspended. These answers are about your past reviews." in text
 
 
 def test_screen_of_deleted_cards_with_few_reviews_gives_no_advice() -> None:
@@ -373,7 +373,7 @@ def test_screen_of_deleted_cards_with_few_reviews_gives_no_advice() -> None:
     text = render_text(build_screen(unanswered, rows="benchmark", excluded_cards=deleted))
     assert "Too few reviews to advise you." in text
     assert "Most of your reviews were of cards that you have deleted." in text
-    assert "This is about your past reviews" not in text
+    assert "These answers are about your past reviews" not in text
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
     ("is_off", "expected"),
     [
         (False, "●●○○○ not sure, 74 % chance that optimizing helps"),
-        (True, "not sure, 74 % chance that optimizing helps once FSRS is on"),
+        (True, "once FSRS is on: not sure, 74 % chance that optimizing helps"),
     ],
 )
 def test_line_of_a_preset_to_leave_says_what_the_chance_is_of(is_off: bool, expected: str) -> None:
@@ -615,7 +615,7 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
-    assert line([is_off]) == "best bet, 60 % once FSRS is on"
+    assert line([is_off]) == "once FSRS is on: best bet, 60 %"
     assert (
         "that this improves the predictions of your future reviews compared with FSRS's defaults"
         in sentences(is_off)[0]

@@ -71,7 +71,7 @@ def test_reviews_that_have_grown_enough_are_due(
 ) -> None:
     finding, evidence = assess(learner, monkeypatch, Recommendation.EVERY_10_PERCENT)
     assert evidence.conclusion == "now"
-    assert shown.line([finding]) == "it is time to look again"
+    assert shown.line([finding]) == "it is time to check your parameters again"
     assert f"{evidence.reviews_now:,} now" in shown.sentences(finding)[1]
 
 

@@ -508,10 +508,10 @@ def test_summary_says_why_recall_rises_and_no_line_repeats_it(stages: list[Workl
         return summary.text, any(line.startswith("Until now you remembered") for line in lines)
 
     rising, has_line = read_pane(lower)
-    assert f", up from {100 * lower:.0f} % if always on time)" in rising
+    assert f" if always on time; {100 * lower:.0f} % until now)" in rising
     assert not has_line
     falling, has_line = read_pane(higher)
-    assert "up from" not in falling
+    assert "until now" not in falling
     assert has_line
     assert "up from" not in read_pane(last.recalled_now - 0.02)[0]
 
@@ -533,7 +533,7 @@ def test_recall_below_what_is_asked_for_is_explained_by_overdue_cards(
         estimates=tuple(map(tuple, estimates)),
         overdue=replace(last.overdue, cards=cards),
     )
-    explanation = f"{cards:,} cards are overdue. You have forgotten more of these"
+    explanation = f"{cards:,} cards are overdue. Overdue cards are forgotten more often"
     assert (explanation in join_sentences(changed)) == is_explained
     _, items = render_minutes(changed, is_one_of_several=False)
     lines = [item.text for item in items if isinstance(item, PaneLine)]
@@ -597,8 +597,8 @@ def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
     _, items = render_minutes(changed, is_one_of_several=False)
     lines = [item.text for item in items if isinstance(item, PaneLine)]
     assert (
-        "Cards already scheduled come back early: you remember more than a low retention asks."
-        in lines
+        "Anki has already scheduled many cards to come earlier than a low retention needs, so you "
+        "remember more than you ask for." in lines
     ) == is_explained
 
 
@@ -783,7 +783,8 @@ def test_workload_beyond_simulated_memory_says_on_which_side(
     current_figures[RECALLED] = recalled
     text = join_sentences(replace(last, current_figures=tuple(current_figures)))
     assert f"you would remember {expected}. So their minutes are not compared" in text
-    assert "remember with the parameters in force (" in text
+    amount = "little" if expected == "more" else "much"
+    assert f"remember as {amount} as with the parameters in force (" in text
 
 
 def test_retention_with_about_todays_memory_is_the_nearest(stages: list[Workload]) -> None:

@@ -375,4 +375,4 @@ def test_badge_of_optimizing_while_fsrs_is_off_is_that_of_its_row() -> None:
         "best bet, 60 %",
     ]
     row = shown.line([answers[1]])
-    assert row == "best bet, 60 % once FSRS is on"
+    assert row == "once FSRS is on: best bet, 60 %"

@@ -156,21 +156,21 @@ def describe_gain(act: Act) -> str:
         return _BETTER_FOR_MOST
     gain = f"{_BETTER}, about the same minutes"
     if act.kind == ActKind.TURN_FSRS_ON and act.equal_retention is not None:
-        gain += f" at {say.format_share(act.equal_retention)}"
+        gain += f" at {say.format_share(act.equal_retention)} retention"
     return gain
 
 
 def _describe_work(backlog: Backlog) -> str:
-    """Describe the work of a backlog: "takes 3 hours, or 9 days at your usual pace".
+    """Describe the work of a backlog: "3 hours of work, or 9 days at your usual pace".
 
-    If the learner stopped long ago, "was 3 hours of work when you last reviewed".
+    If the learner stopped long ago, "3 hours of work when you last reviewed".
     """
     work = say.format_work_time(backlog.minutes)
     if backlog.last_review_date is not None:
-        return f"was {work} of work when you last reviewed"
+        return f"{work} of work when you last reviewed"
     if backlog.days is None or backlog.days < 2:
-        return f"takes {work}"
-    return f"takes {work}, or {backlog.days} days at your usual pace"
+        return f"{work} of work"
+    return f"{work} of work, or {backlog.days} days at your usual pace"
 
 
 def _format_points(share: float) -> str:
@@ -231,7 +231,10 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.FORGET_LESS:
             yield "Or split the cards that you keep forgetting.", ""
         case ActKind.REVIEW_ON_TIME:
-            yield "Late reviews cost this much, and no setting can fix that.", ""
+            yield (
+                "You remember that much less because of late reviews, and no setting can fix it.",
+                "",
+            )
         case ActKind.RAISE_REVIEW_LIMIT:
             yield "Deck options › Daily Limits › Maximum reviews/day", ""
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS:
@@ -249,7 +252,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
                 _FSRS_BESIDE_SCHEDULER.get(
                     act.scheduler_verdict,
                     "Whether FSRS would predict your answers better is not settled.",
-                ),
+                ).format(scheduler=act.scheduler),
                 "",
             )
             yield (
@@ -265,7 +268,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "Deck options › FSRS", ""
             if act.equal_retention is not None:
                 retention = say.format_share(act.equal_retention)
-                yield f"Ask for {retention} to remember as much as with SM-2.", ""
+                yield f"Set desired retention to {retention} to remember as much as with SM-2.", ""
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the parameters"
         case ActKind.CHANGE_TO_FSRS_7:
@@ -293,7 +296,8 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
     "as good": "FSRS would predict your answers about as well.",
     "better": (
-        "So far neither it nor FSRS beats guessing your average: too little to change programs for."
+        "So far neither {scheduler} nor FSRS beats guessing your average: too little to change "
+        "programs for."
     ),
 }
 _CLAIMS: Mapping[ActKind, str] = {
@@ -360,4 +364,4 @@ def _locate_parameters(act: Act) -> str:
     name = act.subjects[0]
     if act.preset_count > 1 or name == f.ALL_REVIEWS:
         return "Deck options › FSRS › "
-    return f"Deck options › FSRS › preset {name} › "
+    return f"Deck options › preset {name} › FSRS › "

@@ -23,7 +23,7 @@ def log_loss_difference(title: str) -> Column:
         title,
         signed=True,
         round_by_interval=False,
-        heading_note="log loss, below zero is better",
+        heading_note="difference in log loss, below zero is better",
     )
 
 

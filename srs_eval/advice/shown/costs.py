@@ -31,8 +31,8 @@ from srs_eval.data.errors import format_count
 from srs_eval.stats.tables import Table
 
 DRAWS_NOTE = (
-    "In brackets: 95 % ranges. ?: a guess, as you have not had a month with this retention. A "
-    "model computes the figures; they assume that you review each card on the day it is due, and "
+    "In brackets are 95 % ranges. A ? marks a guess: you have not had a month with this retention. "
+    "A model computes the figures; they assume that you review each card on the day it is due, and "
     "that your other habits stay as they are."
 )
 _COVERAGE = (
@@ -41,8 +41,8 @@ _COVERAGE = (
     "85 %."
 )
 _TWO_KINDS_OF_EQUAL = (
-    "The first keeps your reviews as easy as now. With the second you forget more in reviews, but "
-    "know as many cards at the end: choose it if that is all you want."
+    "Remembering as much keeps your reviews as easy as with {current}. Knowing as many cards lets "
+    "you forget more in reviews: choose it if what you know at the end is all that matters."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
@@ -174,7 +174,7 @@ def _describe_schedules(
             f"{_describe_equal_memory(comparison.same_known, model, minutes_now)}."
         )
         if _is_well_below(comparison.same_known, comparison.same_share):
-            yield _TWO_KINDS_OF_EQUAL
+            yield _TWO_KINDS_OF_EQUAL.format(current=current)
     same_minutes = comparison.same_minutes
     if same_minutes is not None and not _is_the_same(same_minutes, comparison):
         known = _format_figure(KNOWN, same_minutes.known)
@@ -209,13 +209,13 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
             f"{say.capitalize(optimized)}, you would remember about as much as with "
             f"{current} ({recalled_now_text})."
         )
-    retentions = "The retentions simulated here do"
+    beginning = "At none of the simulated retentions would you"
     if len(workload.retentions) == 1:
-        retentions = "The one retention simulated here does"
+        beginning = "At the one simulated retention, you would not"
+    amount = "little" if comparative == "more" else "much"
     return (
-        f"{retentions} not reach what you would remember with {current} "
-        f"({recalled_now_text}): even {optimized}, you would remember {comparative}. So their "
-        "minutes are not compared."
+        f"{beginning} remember as {amount} as with {current} ({recalled_now_text}): even "
+        f"{optimized}, you would remember {comparative}. So their minutes are not compared."
     )
 
 
@@ -308,8 +308,8 @@ def _describe_overdue_recall(workload: Workload) -> Iterator[str]:
     """Say why less is remembered than is asked for, if overdue cards explain it."""
     if _lowers_recall(workload):
         yield (
-            f"{workload.overdue.cards:,} cards are overdue. You have forgotten more of these, so "
-            "you remember less than you ask for."
+            f"{workload.overdue.cards:,} cards are overdue. Overdue cards are forgotten more "
+            "often, so you remember less than you ask for."
         )
 
 
@@ -353,7 +353,8 @@ def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
     """Say in one line of the pane why what is remembered differs from what is asked for."""
     if _raise_recall(workload):
         yield (
-            "Cards already scheduled come back early: you remember more than a low retention asks."
+            "Anki has already scheduled many cards to come earlier than a low retention needs, so "
+            "you remember more than you ask for."
         )
     if _lowers_recall(workload):
         yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
@@ -449,7 +450,7 @@ def _describe_budget(workload: Workload) -> Iterator[str]:
         return
     days_over = _format_at_desired(workload, OVER_BUDGET)
     days = format_count(workload.question.days, "day")
-    yield f"Above {budget:g} minutes: {days_over} of {days}."
+    yield f"On {days_over} of {days}, you would need more than {budget:g} minutes."
     _, high = workload.band
     within_budget = np.flatnonzero(high[:, MINUTES] <= budget)
     if len(within_budget):
@@ -607,8 +608,8 @@ def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
         names = f" ({say.join_names(workload.by_fsrs7)})" if fsrs7_count <= _MAX_NAMES else ""
         reason = f"{fsrs7_count} of your {preset_count} presets {verb} FSRS-7 today{names}"
     yield (
-        f"{reason}, but the figures by desired retention are for FSRS-6; add --model FSRS-7 for "
-        "FSRS-7."
+        f"{reason}, but the figures by desired retention are for FSRS-6; srs-eval workload FILE "
+        "--model FSRS-7 gives those for FSRS-7."
     )
 
 
@@ -822,7 +823,7 @@ def _summarize_minutes(workload: Workload) -> str:
         as_long = " just as long:" if is_open else ""
         text += f"{as_long} {minutes} minutes a day."
     else:
-        doubt = ", which is too close to call" if is_open else ""
+        doubt = ": too close to call" if is_open else ""
         text += f" {minutes} minutes a day instead of {now_minutes}{doubt}."
     return text
 
@@ -832,17 +833,17 @@ def _compare_with_past(workload: Workload) -> str:
     until_now = workload.recalled_until_now
     if until_now is None or not workload.recalled_now - until_now >= _MIN_RECALL_APART:
         return ""
-    reason = "if always on time"
+    past = f"{say.format_share(until_now)} until now"
     if _has_fewer_new_cards(workload):
-        reason = "as fewer cards are new"
-    return f", up from {say.format_share(until_now)} {reason}"
+        return f"; {past}, with more new cards"
+    return f" if always on time; {past}"
 
 
 def _summarize_known(workload: Workload) -> Iterator[str]:
     """Say what knowing as many cards as with today's schedule takes, if that clearly differs.
 
-    Example: "If you only want to know as many cards after a year as with SM-2, ask for 85 %: 18
-    minutes instead of 25, and you get 87 % of your reviews right."
+    Example: "If you care only about knowing as many cards after a year as with SM-2, ask for 85 %:
+    18 minutes instead of 25, and you get 87 % of your reviews right."
     """
     comparison = workload.comparison
     if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
@@ -858,7 +859,7 @@ def _summarize_known(workload: Workload) -> Iterator[str]:
         recalled = np.interp(retention, workload.retentions, workload.figures[:, RECALLED])
         current = "with SM-2" if workload.is_fsrs_off else "with today's settings"
         yield (
-            f"If you only want to know as many cards after a year as {current}, ask for "
+            f"If you care only about knowing as many cards after a year as {current}, ask for "
             f"{say.format_share(retention)}: {minutes} minutes instead of {now_minutes}, and you "
             f"get {say.format_share(recalled)} of your reviews right."
         )

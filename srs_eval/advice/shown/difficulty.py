@@ -114,7 +114,7 @@ def _explain_buttons(evidence: f.Difficulty) -> str:
         return_path = "Good lowers it: one Good is enough to get from near 10 to 9"
     else:
         return_path = f"Good lowers it slowly: it takes {count} Goods to get from near 10 to 9"
-    return f"Again and Hard raise difficulty (from 5 to {again:.1f} and {hard:.1f}). {return_path}."
+    return f"Again raises a difficulty of 5 to {again:.1f}, and Hard to {hard:.1f}. {return_path}."
 
 
 def _tables(finding: Finding) -> list[Table]:

@@ -64,7 +64,7 @@ def _describe_button(button: f.FirstInterval, desired: str) -> str:
     """Describe one button's interval and the reviews behind it."""
     cards = format_count(button.cards, "card")
     interval = _format_days(button.interval)
-    rule = f"After a first {button.button}, you would remember {desired} after {interval}"
+    rule = f"After a first {button.button}, FSRS expects you to remember {desired} after {interval}"
     if button.own is None or button.low is None or button.high is None:
         verb = "is" if button.cards == 1 else "are"
         return f"{rule}; {cards} {verb} too few to check that."

@@ -48,7 +48,7 @@ _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
 """Questions whose evidence stands behind acts about habits."""
 _QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
     "says": "whether FSRS's predictions come true",
-    "standing": "where you stand",
+    "standing": "how you compare with other people",
 }
 """Questions that no pane answers."""
 
@@ -146,10 +146,10 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
             reason += " Come back once you have reviewed more."
         else:
             headline = "Nothing to change in Anki."
-            reason += " This is about your past reviews."
+            reason += " These answers are about your past reviews."
             if so_far.fit.recommendation == Recommendation.TURN_FSRS_ON:
                 certainty = say.describe_certainty(so_far.fit.probability or 0.0)
-                reason += f" If you learn such cards again, turn FSRS on ({certainty})."
+                reason += f" If you study these cards again, turn FSRS on ({certainty})."
         if acts:
             reason = f"Nothing else to change in Anki. {reason}"
         else:

@@ -61,7 +61,7 @@ def _sentences(finding: Finding) -> list[str]:
         *_describe_day(evidence),
         *_describe_checks(evidence),
         "The comparison with FSRS-6 rests on reviews from "
-        f"{format_count(fsrs6.difference.days, 'day')}: "
+        f"{format_count(fsrs6.difference.days, 'day')}. The difference: "
         f"{say.format_log_loss_difference(fsrs6.difference, 'held-out review')}.",
     ]
 
@@ -116,7 +116,7 @@ def _describe_chance(finding: Finding) -> str:
 
 def _compare_with_today(rival: f.Fsrs7Rival) -> str:
     name = "the parameters in force"
-    basis = f" on {format_count(rival.difference.reviews, 'review')} that these were not fitted to"
+    basis = f" on {format_count(rival.difference.reviews, 'review')} that those were not fitted to"
     if rival.name == f.SM2:
         name = "SM-2, which schedules your cards now"
         basis = ""
@@ -137,7 +137,7 @@ def _describe_program(finding: Finding, evidence: f.Fsrs7Switch) -> str:
         return "Your program can run FSRS-7: choose it as the FSRS version, then optimize."
     return (
         "Anki cannot run FSRS-7 yet, but two forks of it can. If your program can, run "
-        "srs-eval with --fsrs-7."
+        "srs-eval compare FILE --fsrs-7."
     )
 
 
@@ -207,8 +207,8 @@ def _describe_changes(
 def _format_change(change: float) -> str:
     percent = round(100 * abs(change))
     if not percent:
-        return "as many minutes"
-    return f"{percent} % {'fewer' if change < 0 else 'more'} minutes"
+        return "as much time"
+    return f"{percent} % {'less' if change < 0 else 'more'} time"
 
 
 def _judge_minutes(extra: Sequence[RangedFigure]) -> str:
@@ -216,7 +216,9 @@ def _judge_minutes(extra: Sequence[RangedFigure]) -> str:
     saves = [figure.high < 0 for figure in extra]
     costs = [figure.low > 0 for figure in extra]
     if len(extra) == 1:
-        return "If it works as the other version describes, no simulated retention compares."
+        return (
+            "If it works as the other version describes, no simulated retention gives equal memory."
+        )
     if all(saves):
         return "So it would save time."
     if all(costs):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Mapping, Sequence
-from datetime import date
 from itertools import pairwise
 
 from srs_eval.advice import findings as f
@@ -58,8 +56,8 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell how often you need to."]
     basis = (
-        f"The comparison is with optimizing after every 2 % more reviews, on the {reviews} after "
-        "the first optimization."
+        f"The comparison is with optimizing whenever there were 2 % more reviews, on the {reviews} "
+        "after the first optimization."
     )
     return [advice, basis]
 
@@ -89,12 +87,12 @@ def _noise_sentences(finding: Finding) -> list[str]:
     if not noisy:
         return [
             f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
-            "days, each would change by less than half of its spread among learners."
+            "days, each would change by less than half as much as it differs between people."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
-        f"on other days, {pronoun} would change by more than half of the spread among learners."
+        f"on other days, {pronoun} would change by more than half as much as between people."
     ]
 
 
@@ -138,10 +136,10 @@ def _hard_sentences(finding: Finding) -> list[str]:
     if learning is not None:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
+        reviews = format_count(learning.hard.reviews, "review")
         sentences.append(
-            f"In the {format_count(learning.hard.reviews, 'review')} after a Hard that show how "
-            f"memory grew, you recalled {recalled}; had Hard left your memory unchanged, it would "
-            f"have been {unchanged}."
+            f"In {reviews} that followed a Hard, you recalled {recalled}. If your memory had not "
+            f"grown at the Hard, it would have been {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
@@ -203,7 +201,7 @@ def _steps_sentences(finding: Finding) -> list[str]:
                 sentences.append(_describe_step_change(step, desired))
     for conclusion, words in (
         ("as it is", "Keep the step"),
-        (f.CANT_TELL, "Can't tell which step is right"),
+        (f.CANT_TELL, "Can't tell how long the step should be"),
     ):
         situations = [
             f"after {_with_article(step)}"
@@ -347,8 +345,8 @@ def _preview_tables(finding: Finding) -> list[Table]:
             name = f"{card.kind}, {card.interval} d" if card.interval else card.kind
             rows.append((name, *map(_format_anki_interval, card.seconds)))
         title = (
-            f"Buttons with {candidate} at {100 * preview.retention:.4g} %; Anki varies intervals "
-            "of 3 days or more a little"
+            f"Intervals on the buttons with {candidate}, at {100 * preview.retention:.4g} % (Anki "
+            "varies those of 3 days or more a little)"
         )
         tables.append(make_evidence_table(title, columns, rows))
     return tables
@@ -491,8 +489,8 @@ def _explain_check(check: f.Check) -> list[str]:
     if may_hide_forgetting(check):
         return [
             "Hard counts as remembered. If you press it for cards that you have forgotten, you "
-            "remember less than these screens say: press Again for those. Your reviews do not show "
-            "yet whether you do."
+            "remember less than these screens say: press Again for those. Your reviews so far do "
+            "not show whether you do."
         ]
     if check.level != "look":
         return []
@@ -519,7 +517,7 @@ def _explain_check(check: f.Check) -> list[str]:
                 ]
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
-            last_day = _format_day(check.last_review_date)
+            last_day = say.format_day(check.last_review_date)
             return [f"All these answers are about the time up to {last_day}."]
         case "gap":
             return [
@@ -587,18 +585,12 @@ def _explain_button(check: f.Check) -> str:
 
 def _describe_gap(check: f.Check) -> str:
     if check.last_review_date is not None:
-        return f"No review since {_format_day(check.last_review_date)}"
+        return f"No review since {say.format_day(check.last_review_date)}"
     if check.level == "look":
         if check.gap_end_date is None:
             return f"A break of {check.count} days in the last year"
-        return f"A break of {check.count} days until {_format_day(check.gap_end_date)}"
+        return f"A break of {check.count} days until {say.format_day(check.gap_end_date)}"
     return f"Longest break in the last year: {format_count(check.count, 'day')}"
-
-
-def _format_day(iso: str) -> str:
-    """Format a day, "2023-05-17": "17 May 2023"."""
-    day = date.fromisoformat(iso)
-    return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 
 def _count_shown_shortfall(check: f.Check) -> int:
@@ -627,7 +619,7 @@ def _explain_old_cards(check: f.Check) -> str:
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
         f"For every 100 old cards{preset}, you recalled {estimate} than expected ({most} to "
-        f"{least}). The chance that you recall over 3 fewer than expected is {probability} %."
+        f"{least}). The chance that you recall more than 3 fewer than expected is {probability} %."
     )
     if check.level == "look":
         explanation += (
@@ -701,7 +693,9 @@ def _describe_inconclusive(check: f.Check) -> str:
     if check.problem != "few":
         return "can't tell yet"
     reviews = 0 if check.recalled is None else check.recalled.reviews
-    return f"too few later reviews to say ({reviews:,})"
+    if not reviews:
+        return "no later reviews to judge by"
+    return f"only {format_count(reviews, 'later review')}, too few to say"
 
 
 def _describe_recall(check: f.Check) -> str:

@@ -57,7 +57,7 @@ def _sentences(finding: Finding) -> list[str]:
         sentences.append(
             "srs-eval finds none of the usual causes: Hard pressed for forgotten cards, a change "
             "at some date, decks that differ, leeches, good and bad spells, or few reviews. Check "
-            "again when you have half as many reviews again."
+            "again when you have 50 % more reviews."
         )
     return sentences
 
@@ -65,12 +65,12 @@ def _sentences(finding: Finding) -> list[str]:
 def _compare_with_sm2(sm2: f.Rival) -> str:
     match sm2.verdict:
         case "better":
-            return "It still predicts them better than Anki's older scheduler, so keep FSRS."
+            return "It still predicts them better than SM-2, so keep FSRS."
         case "worse":
-            return "It also predicts them worse than Anki's older scheduler does."
+            return "It also predicts them worse than SM-2 does."
         case "as good":
-            return "It predicts them as well as Anki's older scheduler does."
-    return "It is too early to tell whether Anki's older scheduler would do better."
+            return "It predicts them as well as SM-2 does."
+    return "It is too early to tell whether SM-2 would do better."
 
 
 def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> str:

@@ -66,8 +66,8 @@ _SCHEDULING = {
 }
 """Causes that lie in the schedule."""
 _SHORTEST_INTERVAL_EXPLANATION = (
-    "Many of your cards are due after one day, and by then you have already forgotten more of them "
-    "than you asked for. Whatever retention you ask for, Anki cannot show them sooner."
+    "Many of your cards are due after one day, and by then you remember fewer of them than you ask "
+    "for. Whatever retention you ask for, Anki cannot show them sooner."
 )
 _SCHEDULE_EXPLANATION = (
     "Intervals are rounded to whole days, and those set before you last changed the preset's "
@@ -113,14 +113,8 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
             notes.append(say.format_missing_data(finding.missing, is_short=len(findings) > 1))
         elif retention.conclusion == f.CANT_TELL:
             notes.append(say.format_share_range(recalled))
-        if retention.parts:
-            direction = "less" if retention.conclusion == "below" else "more"
-            causes = []
-            for part in retention.parts:
-                size = f"{abs(100 * part.gap.estimate):.1f} points"
-                causes.append(f"{size} {direction} {_CAUSE_CLAUSES[part.cause]}")
-            # "desired 90 %: 3.1 points less because cards came late"
-            notes = [": ".join([*notes, ", ".join(causes)])]
+        if retention.parts and retention.desired is not None:
+            notes = [": ".join([*notes, _summarize_gap(retention, retention.desired)])]
         figures = ""
         if say.has_enough_to_show(recalled):
             figures = f"{format_percent(recalled.estimate)} "
@@ -129,6 +123,23 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
         words = _describe_conclusion(retention)
         subjects[words].append((finding.subject, figures.strip()))
     return say.format_groups({words: names for words, names in subjects.items() if names})
+
+
+def _summarize_gap(retention: f.Retention, desired: float) -> str:
+    """Say how far recall is from the desired retention, and why.
+
+    Examples: "3.1 points less because cards came late", "2.3 points less, 1.3 of them because no
+    interval is shorter than one day". Causes have no figures if one is as large as the whole gap.
+    """
+    gap = round(100 * abs(retention.groups[0].recalled.estimate - desired), 1)
+    direction = "less" if retention.conclusion == "below" else "more"
+    size = f"{gap:.1f} points {direction}"
+    causes = [_CAUSE_CLAUSES[part.cause] for part in retention.parts]
+    sizes = [round(100 * abs(part.gap.estimate), 1) for part in retention.parts]
+    if max(sizes) >= gap:
+        return f"{size} {say.join_names(causes)}"
+    parts = [f"{part:.1f} of them {cause}" for part, cause in zip(sizes, causes, strict=True)]
+    return f"{size}, {say.join_names(parts)}"
 
 
 def _retention_sentences(finding: f.Finding) -> list[str]:
@@ -141,13 +152,15 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
         interval = "too few for a range"
     elif math.isfinite(recalled.half_width):
         low, high = say.format_share_bounds(recalled, 1)
-        interval = f"95 %: {low} to {high}"
+        interval = f"95 % range: {low} to {high}"
     reviews = format_count(recalled.reviews, "review")
     figures = f"you recalled {format_percent(recalled.estimate)} of {reviews} ({interval})"
     if retention.fsrs_is_off:
         expectation = f"FSRS, which is off, would have expected you to recall {expected}."
     else:
-        expectation = f"The current parameters expected you to recall {expected} of these."
+        expectation = (
+            f"With the current parameters, FSRS expected you to recall {expected} of these reviews."
+        )
     if retention.true_retention is not None:
         expectation += f" {_describe_true_retention(retention.true_retention)}"
     if retention.desired is None:
@@ -229,8 +242,9 @@ def _calibration_line(findings: Sequence[f.Finding]) -> str:
     recalled = calibration.nearest_bin.recalled
     recalled_range = say.format_share_range(recalled)
     conclusion = _CALIBRATION_WORDS[calibration.conclusion]
+    says = "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When FSRS says"
     return (
-        f"{expected}, you recall {format_percent(recalled.estimate, 0)} ({recalled_range}): "
+        f"{says} {expected}, you recall {format_percent(recalled.estimate, 0)} ({recalled_range}): "
         f"{conclusion}"
     )
 
@@ -242,12 +256,9 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
         answer = f"{say.capitalize(say.format_missing_data(finding.missing))}."
         if finding.missing is not None and finding.missing.can_come:
             missing = say.format_missing_data(finding.missing)
-            answer = f"Can't tell yet: it {missing} with about the same prediction."
+            answer = f"Can't tell yet: it {missing} with a prediction near 90 %."
     else:
-        says = (
-            "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When FSRS says"
-        )
-        answer = f"{says} {_calibration_line([finding])}."
+        answer = f"{_calibration_line([finding])}."
     overall = calibration.overall
     reviews = format_count(overall.recalled.reviews, "usable review")
     expected = format_percent(overall.expected)
@@ -312,7 +323,8 @@ def _months_sentences(finding: f.Finding) -> list[str]:
         comparison = f"the same as in the months before {say.format_interval(finding.interval)}"
     return [
         answer,
-        f"The log loss of FSRS-6 on its {format_count(finding.reviews, 'review')} is {comparison}.",
+        f"The log loss of FSRS-6 on that month's {format_count(finding.reviews, 'review')} is "
+        f"{comparison}.",
         "Log loss also falls when you simply recall more.",
     ]
 
@@ -384,6 +396,8 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
     low = f"{100 * effect.worth.low:.1f}".replace("-", "−")
     high = format_percent(effect.worth.high).replace("-", "−")
     _, knowledge = _EFFECT_WORDS[finding.question]
+    if round(100 * effect.worth.estimate, 1) <= 0:
+        return f"{effect.conclusion}: {knowledge} would not reduce FSRS-6's error ({low} to {high})"
     return (
         f"{effect.conclusion}: {knowledge} would reduce FSRS-6's error by {estimate} % "
         f"({low} to {high})"
@@ -429,7 +443,7 @@ def _today_line(findings: Sequence[f.Finding]) -> str:
     states = get_evidence(findings[0], f.DayStates)
     effect = _describe_state(states)
     if states.conclusion == "as usual":
-        return f"as usual: {effect}"
+        return f"as usual: {effect}, which is within your usual ups and downs"
     return f"{states.conclusion} than usual since {states.since}: {effect}"
 
 

@@ -25,7 +25,7 @@ def _summarize(finding: Finding) -> str:
     evidence = get_evidence(finding, f.NextOptimization)
     match evidence.conclusion:
         case "now":
-            return "it is time to look again"
+            return "it is time to check your parameters again"
         case "later":
             return say.format_due_date(evidence.missing)
         case "never":
@@ -42,7 +42,7 @@ def _sentences(finding: Finding) -> list[str]:
     rule = f"It is enough to optimize each time you have {growth} more reviews"
     if evidence.conclusion == "defaults":
         return [
-            "You have not optimized yet. “Are my parameters good?” says whether you should.",
+            "You have not optimized yet. “What to do” says whether you should.",
             f"After that, {rule[0].lower()}{rule[1:]}. {_describe_next(evidence)}",
         ]
     if evidence.conclusion == "unknown":
@@ -50,15 +50,15 @@ def _sentences(finding: Finding) -> list[str]:
             f"{rule}. {_describe_next(evidence)}",
             "The file does not say when you last optimized.",
         ]
-    day = evidence.optimized_on
+    day = say.format_day(evidence.optimized_on)
     history = (
         f"{rule}. You had {evidence.reviews_then:,} reviews when you last changed the preset, "
         f"on {day}, and have {evidence.reviews_now:,} now."
     )
     if evidence.conclusion == "now":
         return [
-            f"You have done enough reviews since {day} to look again. “Are my parameters good?” "
-            "says whether optimizing would help now.",
+            f"You have done enough reviews since {day} to check your parameters again. “What to "
+            "do” says whether optimizing would help now.",
             history,
         ]
     if evidence.conclusion == "never":

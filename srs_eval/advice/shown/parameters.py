@@ -160,7 +160,7 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
         claim = f"that {_CHANGES[evidence.compared_candidate]} helps"
     chance = f" chance {claim}" if claim else ""
     if evidence.fsrs_is_off:
-        return f"{certainty}{chance} once FSRS is on"
+        return f"once FSRS is on: {certainty}{chance}"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
     if f.lacks_own_evidence(finding):
@@ -275,7 +275,7 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
     reviews = format_count(best.log_loss.reviews, "review")
     return (
         f"{say.capitalize('; '.join(recommendations))}.",
-        f"Over all presets, “{candidate_name(best.name)}” predicts best: its log loss is "
+        f"Over all presets together, “{candidate_name(best.name)}” predicts best: its log loss is "
         f"{best.log_loss.estimate:.4f} on {reviews} that none of the parameters were fitted to.",
     )
 
@@ -306,7 +306,7 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     expected = f"you can expect {_describe_expected_gain(belief)}"
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
-        reference = "yours"
+        reference = "your current parameters"
     else:
         population = "what people with about as many reviews gained"
         reference = "FSRS's defaults"
@@ -422,7 +422,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
 
 _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "one set of parameters is enough for all",
-    Recommendation.SPLIT: "a set of its own for each is better",
+    Recommendation.SPLIT: "each should keep parameters of its own",
     Recommendation.POOLED: "a set for each, pulled towards the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
@@ -478,7 +478,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (f"Keep your {units} for now: {reviews} are too few to compare them.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
-    claim = "that they predict your future reviews no worse than shared ones"
+    claim = "that separate parameters predict at least as well as shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:
         claim = "that separate ones would gain you next to nothing"
     sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]

@@ -241,7 +241,7 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
     for rival in fit.rivals:
         name = candidate_name(rival.name)
         rows.append((name, rival.log_loss, rival.difference, _show_verdict(rival)))
-    columns = ("predicted by", LOG_LOSS, log_loss_difference("minus it"), "verdict")
+    columns = ("predicted by", LOG_LOSS, log_loss_difference("FSRS-6 minus it"), "verdict")
     return [
         make_evidence_table(
             "FSRS-6, fitted to earlier reviews, and what it was compared with", columns, rows
@@ -320,12 +320,12 @@ def _health_check_sentence(health: f.Health) -> str:
         return f"Anki's health check is for FSRS-6, and{condition} this preset runs FSRS-7."
     if check is None:
         return NO_HEALTH_CHECK
+    result = "passes" if check.passed else "fails"
     return (
-        f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: FSRS's "
-        f"log loss is {check.log_loss_ratio:.2f} times what is usual (limit "
-        f"{check.log_loss_limit}), and its calibration error, RMSE(bins), "
-        f"{check.rmse_ratio:.2f} times (limit {check.rmse_limit}). The check passes if either is "
-        "within its limit."
+        f"Anki's health check (as in Anki {check.version}) {result}: FSRS's log loss is "
+        f"{check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), and its "
+        f"calibration error, RMSE(bins), {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). "
+        "The check passes if either is within its limit."
     )
 
 
@@ -446,8 +446,8 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
     title = (
-        "Your figures among other people's (columns: share of people with a lower figure; less "
-        "well: % of people predicted less well)"
+        "Your figures among other people's (10 % of people have a lower figure than the one below "
+        "“10 %”; “less well” is the share of people predicted less well)"
     )
     return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 
@@ -660,7 +660,7 @@ def list_loss_figures(breakdown: LossBreakdown) -> list[tuple[str, str, str]]:
 def describe_skill(breakdowns: Mapping[str, LossBreakdown]) -> str:
     """Return how much log loss models save, by their names for people, compared with the average.
 
-    Example: "log loss, compared with the average: FSRS-6 9.7 % less". "" if that is unknown.
+    Example: "log loss, compared with guessing your average: FSRS-6 9.7 % less". "" if unknown.
     """
     savings = []
     for model, breakdown in breakdowns.items():
@@ -671,7 +671,7 @@ def describe_skill(breakdowns: Mapping[str, LossBreakdown]) -> str:
         savings.append(f"{model} {100 * abs(value):.1f} % {more_or_less}")
     if not savings:
         return ""
-    return f"log loss, compared with the average: {say.join_names(savings)}"
+    return f"log loss, compared with guessing your average: {say.join_names(savings)}"
 
 
 def _format_skill(value: float) -> str:

@@ -57,8 +57,8 @@ def describe_moves(
     """Say how many cards would move, how far, and what comes due."""
     cards = format_count(evidence.cards, "review card")
     return [
-        f"Of your {cards}, {evidence.sooner:,} would come sooner and {evidence.later:,} "
-        f"later. {_describe_moves(evidence.days_moved)}",
+        f"Rescheduling would make {evidence.sooner:,} of your {cards} due earlier and "
+        f"{evidence.later:,} later. {_describe_moves(evidence.days_moved)}",
         f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} of them would be due with "
         f"rescheduling and {sum(without.by_day):,} without it; today alone, "
         f"{rescheduled.due_at_once:,} instead of {without.due_at_once:,}.",
@@ -98,20 +98,19 @@ def advise_on_rescheduling(
 
 
 def _describe_moves(days_moved: tuple[float, float, float]) -> str:
-    """Describe how far cards move: "Most would come between 3 days sooner and 8 days later."."""
+    """Describe how far cards move: "Most would be due between 3 days earlier and 8 days later."."""
     low, median, high = (round(days) for days in days_moved)
     if low == high == 0:
         return "Most would not move."
     if low == high:
-        return f"Most would come {_format_move(median)}."
-    ends = [_format_move(days).removeprefix("on ") for days in (low, high)]
-    return f"Most would come between {ends[0]} and {ends[1]}."
+        return f"Most would be due {_format_move(median)}."
+    return f"Most would be due between {_format_move(low)} and {_format_move(high)}."
 
 
 def _format_move(days: int) -> str:
     if days == 0:
-        return "on the same day"
-    return f"{format_count(abs(days), 'day')} {'sooner' if days < 0 else 'later'}"
+        return "the same day"
+    return f"{format_count(abs(days), 'day')} {'earlier' if days < 0 else 'later'}"
 
 
 def _tables(finding: Finding) -> list[Table]:
