@@ -403,7 +403,7 @@ def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findi
         candidates: dict[str, Sequence[float]] = {}
         if stored:
             candidates["the parameters in force"] = normalize_as_anki(stored)
-        if optimized:
+        if optimized and len(learner.positions(group)) >= f.MIN_REVIEWS_TO_FIT:
             candidates["optimized parameters"] = optimized
         candidates["the defaults"] = normalize_as_anki(())
         by_candidate = []

@@ -261,6 +261,8 @@ class Sharing(Evidence):
     has_unreviewed_presets: bool = False  # whether there are further presets, all without reviews
 
 
+MIN_REVIEWS_TO_FIT = 64
+"""Usable reviews of a preset below which Anki's optimizer gives almost the defaults."""
 MIN_HARD_SHARE = 0.03
 """Share of Hard from which on recall can be well below what it seems: if half of these answers
 were lapses, by over a point."""
@@ -861,7 +863,7 @@ class Reschedule(Evidence):
     they are, and "backlog" if many more cards would then be due at once.
     """
 
-    conclusion: Literal["yes", "no need", "backlog", "few cards", "no schedule"]
+    conclusion: Literal["yes", "no need", "backlog", "few reviews", "few cards", "no schedule"]
     cards: int = 0  # review cards with a review
     sooner: int = 0  # cards whose interval gets shorter by a day and 10 % or more
     later: int = 0

@@ -53,7 +53,6 @@ appears, tested separately from the comparison of ways to fit FSRS."""
 _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
 _MIN_REVIEWS = FIRST_MILESTONE  # with fewer, or on fewer days, nothing can be compared
 _MIN_DAYS = 5
-_MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
 _TAUGHT_RATIO = 0.5
 """Stored parameters count as taught if taught ones differ from them by less than this share of the
 difference (nats) of those of Anki's optimizer."""
@@ -326,13 +325,13 @@ def _assess_preset(
             best = next(candidate for candidate in candidates if candidate.name == f.SHARED)
     belief = best.belief
     assert belief is not None
-    is_change = belief.gain >= min_gain and count >= _MIN_REVIEWS_TO_FIT
+    is_change = belief.gain >= min_gain and count >= f.MIN_REVIEWS_TO_FIT
     if is_change:
         probability = belief.probability
     else:
         # The probability of "keep" is that the best change would not gain a noticeable amount.
         prior = _choose_prior(best.name, priors)
-        if prior is None or (priors.refit is None and count < _MIN_REVIEWS_TO_FIT):
+        if prior is None or (priors.refit is None and count < f.MIN_REVIEWS_TO_FIT):
             prior = _make_no_change_prior()  # the defaults are active and would stay
         noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
@@ -373,7 +372,7 @@ def _assess_preset(
         search=None if preset is None else preset.search,
         excluded_majority=excluded_majority,
         is_still_advised=is_still_advised,
-        can_be_fitted=count >= _MIN_REVIEWS_TO_FIT,
+        can_be_fitted=count >= f.MIN_REVIEWS_TO_FIT,
     )
     return f.Finding(
         "parameters",

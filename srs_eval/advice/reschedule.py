@@ -77,6 +77,8 @@ def _assess_preset(learner: Learner, group: int, preset: Preset) -> f.Reschedule
     except NotEnoughData:
         return f.Reschedule("few cards" if learner.log.schedule is not None else "no schedule")
     assert parameters is not None
+    if len(learner.positions(group)) < f.MIN_REVIEWS_TO_FIT:
+        return f.Reschedule("few reviews")
     cards = reschedule_cards(learner, group, preset, parameters)
     if not isinstance(cards, RescheduledCards):
         return f.Reschedule(cards)

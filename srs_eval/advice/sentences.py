@@ -173,15 +173,12 @@ def explain_where_to_paste(answer: Finding) -> str:
 def _explain_place(answer: Finding) -> str:
     if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
         return "Paste the parameters into the field “FSRS parameters” (deck options, FSRS)."
+    field = "FSRS parameters (in newer versions of Anki, click that field three times to edit it)."
     if answer.question == "parameters":
-        target = " in Anki"
-        preset = f", preset {answer.subject}"
-    else:
-        target = " into each preset that is to get new ones"
-        preset = ""
+        return f"Paste the parameters in Anki: deck options, preset {answer.subject}, {field}"
     return (
-        f"Paste the parameters{target}: deck options{preset}, FSRS parameters (in newer versions "
-        "of Anki, click that field three times to edit it)."
+        "Several presets can share these parameters. Paste them only into those for which “What to "
+        f"do” advises parameters that several presets share: deck options, {field}"
     )
 
 

@@ -323,6 +323,27 @@ def test_single_preset_has_no_rows(presets: int) -> None:
     assert pane.summary.text == expected
 
 
+def test_single_preset_is_enough_for_its_decks_if_they_are_alike() -> None:
+    presets = Sharing("preset", 1, conclusion="one preset")
+    decks = Sharing("deck", 22)
+    answers = [
+        *change_answers("split", evidence=presets, recommendation=""),
+        Finding(
+            "split",
+            "French",
+            evidence=decks,
+            recommendation=Recommendation.KEEP_SHARED,
+            probability=0.96,
+        ),
+    ]
+    (line,) = build_screen(answers).panes[3].items
+    assert isinstance(line, PaneLine)
+    assert line.text == (
+        "You have one. Keep it. One is enough for your 22 decks: you forget at much the same rate "
+        "in them."
+    )
+
+
 def test_presets_without_usable_reviews_are_not_denied() -> None:
     shared = Sharing("preset", 1, conclusion="one preset", has_unused_presets=True)
     answers = change_answers("split", evidence=shared, recommendation="", subject="French")
@@ -658,6 +679,8 @@ def test_hard_that_may_hide_forgetting_is_in_both_panes(share: float) -> None:
     ):
         lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
         assert any(line.startswith(text) for line in lines) == (share > 0.1)
+    last_lines = [item.text for item in panes[4].items if isinstance(item, PaneLine)]
+    assert any("pressing Hard" in line for line in last_lines)
 
 
 def test_months_of_this_year_are_named_without_the_year() -> None:

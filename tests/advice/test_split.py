@@ -181,7 +181,7 @@ def test_presets_without_any_review_are_not_denied(log: ReviewLog) -> None:
     assert shown.line([answer]) == "You have one. Keep it."
     answer = compare(replace(only_one, presets=log.presets), questions=["split"])[0]
     assert shown.line([answer]) == (
-        "All your reviews are in “Preset 0”, so there is nothing to compare."
+        "All your reviews are in “Preset 0”, so there are no presets to compare."
     )
 
 

@@ -263,9 +263,7 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
 
 def test_evidence_says_how_they_were_made_and_tried(advised: f.Finding) -> None:
     text = " ".join(shown.sentences(advised))
-    assert text.startswith(
-        "Paste the parameters below into this preset: they are suited to few reviews"
-    )
+    assert text.startswith("Paste parameters suited to few reviews into this preset")
     assert "22 of 25 trials on real people" in text
     (table, *_) = shown.tables(advised)
     names = [row["candidate"] for row in table.records()]

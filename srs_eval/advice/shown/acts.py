@@ -345,7 +345,10 @@ def _describe_backlog(backlog: Backlog) -> str:
 def _explain_keeping(act: Act) -> str:
     """Say why nothing is to be changed."""
     if act.kind == ActKind.WAIT_FOR_REVIEWS:
-        return "You have too few reviews to judge your parameters by. Keep reviewing."
+        text = "You have too few reviews to judge your parameters by. Keep reviewing."
+        if act.is_known and not act.follows_fsrs:
+            text += " FSRS predicts nearly everybody's answers better than SM-2."
+        return text
     assert act.finding is not None
     is_sure_enough = (act.probability or 0.0) >= f.LIKELY
     if is_sure_enough and not act.hardly_matters:

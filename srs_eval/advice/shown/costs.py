@@ -295,7 +295,7 @@ def _describe_past_recall(workload: Workload) -> Iterator[str]:
         return
     on_time = "assume that you review each card on the day it is due"
     if recalled > until_now and _has_fewer_new_cards(workload):
-        on_time = f"include few new cards, and {on_time}"
+        on_time = f"include fewer new cards, and {on_time}"
         yield (
             f"Until now you remembered {say.format_share(until_now)}; many of those reviews were "
             f"of new cards. The year's figures {on_time}."

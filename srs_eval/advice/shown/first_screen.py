@@ -17,7 +17,7 @@ from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, PresetRow
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
-from srs_eval.advice.shown.habits import MARKS, describe_check
+from srs_eval.advice.shown.habits import MARKS, describe_check, may_hide_forgetting
 from srs_eval.advice.shown.memory import RetentionPane, render_retention
 from srs_eval.advice.shown.parameters import describe_single_preset, preset_action
 from srs_eval.advice.shown.predicted import describe_other_scheduler
@@ -143,7 +143,10 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
         reason = _describe_excluded(excluded)
         if so_far.fit is None:
             headline = "Too few reviews to advise you."
-            reason += " Come back once you have reviewed more."
+            reason += (
+                " Come back once you have reviewed more. FSRS predicts nearly everybody's answers "
+                "better than SM-2."
+            )
         else:
             headline = "Nothing to change in Anki."
             reason += " These answers are about your past reviews."
@@ -319,6 +322,8 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
         all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
         text += f" Keeping {all_of_them} does no harm."
+    if sharing.unit_count == 1:
+        text += _describe_decks(sharing_findings)
     line = PaneLine(text)
     rows: list[PresetRow] = []
     if sharing.unit_count > 1:
@@ -328,6 +333,19 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
     return Pane(TITLES[3], PaneLine(answer), (line, *rows), questions)
+
+
+def _describe_decks(sharing_findings: Sequence[tuple[f.Finding, f.Sharing]]) -> str:
+    """Say whether the decks of the only preset can share it; "" if that is not known."""
+    for finding, sharing in sharing_findings:
+        if sharing.unit != "deck" or sharing.unit_count < 2 or finding.probability is None:
+            continue
+        decks = f"your {sharing.unit_count} decks"
+        if finding.recommendation == Recommendation.KEEP_SHARED:
+            return f" One is enough for {decks}: you forget at much the same rate in them."
+        if finding.recommendation == Recommendation.SPLIT:
+            return f" But you forget differently in {decks}: each could have a preset of its own."
+    return ""
 
 
 def _describe_pooled(count: int, *, has_new_parameters: bool) -> str:
@@ -391,8 +409,11 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
     if retention is not None and retention.remembers_too_little:
         text = "You remember less than you ask for: see 2"
         lines.insert(0, PaneLine(text, "look", MARKS["look"]))
-    if retention is not None and retention.hard_may_hide_forgetting:
-        text = "You may be pressing Hard for cards you forgot: see 2"
+    hard = next((check for check in so_far.checks if check.name == "hard"), None)
+    if hard is not None and may_hide_forgetting(hard) and _is_pressed_often(hard):
+        text = describe_check(hard)
+        if retention is not None and retention.hard_may_hide_forgetting:
+            text = "You may be pressing Hard for cards you forgot: see 2"
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(problem_count, PaneLine(text, "not yet", MARKS["not yet"]))
     problems = [line.text for line in lines if line.level == "look"]
@@ -405,6 +426,11 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
     else:
         summary = PaneLine("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], summary, tuple(lines), ("wrong",))
+
+
+def _is_pressed_often(hard: f.Check) -> bool:
+    """Return True if Hard is pressed so often that recall could be well below what it seems."""
+    return hard.count >= f.MIN_HARD_SHARE * hard.total > 0
 
 
 # Below

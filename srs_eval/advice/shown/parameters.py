@@ -51,13 +51,9 @@ _PRESET_ACTIONS = {
 INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "leave the parameters as they are",
     Recommendation.OPTIMIZE: "press Optimize",
-    Recommendation.POOLED: "paste the parameters below into this preset",
-    Recommendation.ONE_LINE: (
-        "paste the parameters below, which several presets share, into this preset"
-    ),
-    Recommendation.TAUGHT: (
-        "paste the parameters below into this preset: they are suited to few reviews"
-    ),
+    Recommendation.POOLED: "paste new parameters into this preset",
+    Recommendation.ONE_LINE: "paste parameters that several presets share into this preset",
+    Recommendation.TAUGHT: "paste parameters suited to few reviews into this preset",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
 }
@@ -459,7 +455,7 @@ def describe_single_preset(finding: f.Finding) -> str:
     if sharing.has_unused_presets:
         return f"Only {name} has usable reviews, so there is nothing to compare yet."
     if sharing.has_unreviewed_presets:
-        return f"All your reviews are in {name}, so there is nothing to compare."
+        return f"All your reviews are in {name}, so there are no presets to compare."
     return "You have one. Keep it."
 
 

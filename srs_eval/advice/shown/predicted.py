@@ -302,7 +302,8 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         days = health.sm2.difference.days
         if finding.reviews >= MIN_REVIEWS:
             reviews = f"reviews of {format_count(days, 'day')}"
-        comparison = f"nearly everybody gains from it; your {reviews} are too few to say"
+        verb = "is" if finding.reviews == 1 else "are"
+        comparison = f"nearly everybody gains from it, but your own {reviews} {verb} too few to say"
     if finding.probability is not None:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
         claim = "that FSRS predicts your future reviews better"

@@ -30,6 +30,7 @@ def _summarize(finding: Finding) -> str:
         "yes": "reschedule",
         "no need": "no need",
         "backlog": "do not reschedule: too many cards would be due",
+        "few reviews": "too few reviews to optimize",
         "few cards": "too few cards",
         "no schedule": "the file does not say when cards are due",
     }[get_evidence(finding, f.Reschedule).conclusion]
@@ -42,10 +43,20 @@ def _sentences(finding: Finding) -> list[str]:
         return [
             "The file does not say when cards are due, so nothing can be said about rescheduling."
         ]
+    if evidence.conclusion == "few reviews":
+        return ["You have too few reviews to optimize, so there is nothing to reschedule for."]
     if evidence.without is None or evidence.rescheduled is None:
         return ["There are too few review cards to say what rescheduling would change."]
     moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
+    condition = []
+    if evidence.fsrs_is_off:
+        condition = [
+            f"This is for the preset's desired retention of {format_percent(evidence.desired, 0)}; "
+            "with another one, such as the one that “What to do” names, cards would move "
+            "differently."
+        ]
     return [
+        *condition,
         *advise_on_rescheduling(evidence, evidence.without, evidence.rescheduled, moment),
         *describe_moves(evidence, evidence.without, evidence.rescheduled),
     ]

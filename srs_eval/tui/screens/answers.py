@@ -289,7 +289,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def _show_evidence(self, line: AnswerLine | None, pane_number: int | None = None) -> None:
         """Show the evidence of a line, if there is one, below the pane that led to it."""
         if line is None:
-            self.notify("This question is not answered yet.", timeout=3)
+            self.notify("There is no further answer yet.", timeout=3)
         else:
             self.app.push_screen(EvidenceScreen(line.question, line.title, pane_number))
 
