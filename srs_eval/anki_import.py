@@ -82,7 +82,9 @@ class _DayOverrides:
     def refuse_override(self, subject: str) -> None:
         """Raise InputError if the user overrides the days of a source that has dates of its own."""
         if self.timezone is not None or self.rollover is not None:
-            raise InputError(f"{subject} cannot be changed: leave --timezone and --rollover out.")
+            raise InputError(
+                f"{subject} fixes when days begin: leave --timezone and --rollover out."
+            )
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayOverrides) -> ReviewLog:
@@ -125,7 +127,7 @@ def _log_from_table(table: ImportedTable, path: Path, days: _DayOverrides) -> Re
     if reviews is None or not len(reviews):
         raise InputError(f"{printable(path)} holds no reviews; choose another file.")
     if entries is None:
-        days.refuse_override(f"The days of {printable(path)}")
+        days.refuse_override(printable(path))
     else:
         grid = days.make_grid(entries, StoredClock())
         if not table.app_name:
@@ -158,7 +160,7 @@ def _load_folder(folder: Path, days: _DayOverrides, user: int | None) -> ReviewL
             folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
     if is_dataset(folder):
-        days.refuse_override("The days of a data set")
+        days.refuse_override("A data set")
         dataset = open_dataset(folder)
         if user is None and len(dataset.users) == 1:
             user = dataset.users[0]
@@ -195,7 +197,7 @@ def _load_user_file(path: Path, days: _DayOverrides, user: int | None) -> Review
         )
     if user not in (None, int(number)):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
-    days.refuse_override("The days of a data set")
+    days.refuse_override("A data set")
     return open_dataset(folder.parents[1]).load(int(number))
 
 

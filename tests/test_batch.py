@@ -1194,6 +1194,6 @@ def test_golden_results_of_a_batch_are_the_references(tmp_path: Path) -> None:
     left_out = "The means leave out 1 user (111): "
     assert f"{left_out}deleted cards are left out by SM2" in printed
     assert (
-        f"{left_out}the models in another table were evaluated on fewer of their reviews."
+        f"{left_out}the models in another table were evaluated on fewer of these users' reviews."
         in printed
     )

@@ -188,8 +188,8 @@ def run_audit(
             )
         if configuration.protocol.has_own_split or configuration.is_trained_on_other_users:
             raise InputError(
-                f"{configuration.name}: an audit tunes trainings on the benchmark's folds; leave "
-                "other splits out."
+                f"{configuration.name}: an audit tunes how models are trained, on the "
+                "benchmark's folds; leave other splits out."
             )
     context = context or Context()
     fingerprint, _ = survey_dataset(dataset)

@@ -258,7 +258,7 @@ def _find_contradiction(metrics: Mapping[str, float]) -> str:
     loss = metrics.get("LogLoss", least_loss)
     binned_rmse = metrics.get("RMSE(bins)", 0.0)
     if not least_loss - _LOSS_TOLERANCE <= loss <= greatest_loss + _LOSS_TOLERANCE:
-        return f"LogLoss {loss:g} where RMSE is {rmse:g}"
+        return f"a log loss of {loss:g} cannot go with an RMSE of {rmse:g}"
     if binned_rmse > rmse + _RMSE_TOLERANCE:
         return f"RMSE(bins) {binned_rmse:g} above RMSE {rmse:g}"
     return ""

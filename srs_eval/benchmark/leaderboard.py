@@ -210,7 +210,9 @@ class Comparison:
             most = max(sizes.get(user, 0) for sizes in sizes_by_file.values())
             smaller = [file for file, sizes in sizes_by_file.items() if sizes.get(user, 0) != most]
             if not smaller:  # online and other models share users, but not the table
-                cause = "the models in another table were evaluated on fewer of their reviews"
+                cause = (
+                    "the models in another table were evaluated on fewer of these users' reviews"
+                )
             elif not all(user in sizes_by_file[file] for file in smaller):
                 cause = "no result of"
             elif all(

@@ -538,7 +538,7 @@ def compare(
             with progress_line("Answering"):
                 answers = list(findings)
         else:
-            answers = print_answers(findings, console, format_rows_closing(rows, with_option=True))
+            answers = print_answers(findings, console, format_rows_closing(rows))
     except NotEnoughData as error:
         if is_summary and json is None:
             question_context = questions.QuestionContext(log, equivalence=equivalence)

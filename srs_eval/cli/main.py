@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import threading
@@ -81,7 +82,8 @@ app = typer.Typer(
     },
     help="Measure how well memory models predict your own forgetting.\n\n"
     "`srs-eval [PATH]` opens the terminal app. Without a terminal, or with --plain, --json, "
-    "--csv, --setup or a split of your own, it runs `srs-eval run`, whose options it also takes.",
+    "--csv, --setup or an option that splits reviews in another way, it runs `srs-eval run`, whose "
+    "options it also takes.",
 )
 
 
@@ -149,8 +151,8 @@ def report(
 app.command(
     name="open",
     hidden=True,
-    help="Open the terminal app. Without a terminal, or with --plain, --json, --csv, --setup or a "
-    "split of your own, run `srs-eval run`.",
+    help="Open the terminal app. Without a terminal, or with --plain, --json, --csv, --setup "
+    "or an option that splits reviews in another way, run `srs-eval run`.",
 )(learner.run)
 for _command in (
     learner.run,
@@ -220,7 +222,36 @@ def _run_to_exit_code(arguments: list[str]) -> int:
         choices = getattr(getattr(error, "param", None), "metavar", None)
         if one_of and choices:  # the message lists them in another way than --help
             sentence = f"{start}{one_of}{', '.join(map(repr, choices.split('|')))}"
-        return _report_bad_input(f"{sentence}. `srs-eval --help` lists commands and options.")
+        context = getattr(error, "ctx", None)
+        sentence = _spell_options(sentence, context, arguments)
+        return _report_bad_input(f"{sentence}. {_suggest_help(context)}")
+
+
+def _spell_options(sentence: str, context: Any, arguments: Sequence[str]) -> str:
+    """Return the sentence with options spelled as they were typed, or else as --help has them."""
+    spellings = {}
+    for parameter in context.command.params if context else ():
+        for option in (*parameter.opts, *parameter.secondary_opts):
+            spellings[_normalize_option(option)] = option
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        spellings[_normalize_option(option)] = option
+
+    def spell(match: re.Match[str]) -> str:
+        return spellings.get(_normalize_option(match[0]), match[0])
+
+    return re.sub(r"--\w[\w-]*", spell, sentence)
+
+
+def _normalize_option(option: str) -> str:
+    return f"--{_normalize_option_name(option.removeprefix('--'))}"
+
+
+def _suggest_help(context: Any) -> str:
+    """Return a sentence on where the options of a wrongly used command are listed."""
+    if context is None or context.parent is None or context.info_name == "open":
+        return "`srs-eval --help` lists commands, and `srs-eval run --help` lists options."
+    return f"`{context.command_path} --help` lists its options."
 
 
 def _invoke(arguments: list[str]) -> Any:
@@ -343,8 +374,8 @@ NAME is a model of srs-eval, FILE is a file with your own models. Each model is 
 simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake, a
 sentence says what is wrong and where to look. The command looks for
 
-  - predictions that change with their own outcome or answer time, or with later reviews: with
-    their outcomes, intervals, answer times or states, or with their number;
+  - predictions that change if the outcome or the answer time of the predicted review changes, or
+    if later reviews change: their outcomes, intervals, answer times, states or number;
   - fits that see more than their training part;
   - models that learn while they are evaluated, without `online`;
   - wrong or missing gradients, and training that ends too early;

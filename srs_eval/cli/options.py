@@ -205,8 +205,8 @@ Clock = Annotated[
         rich_help_panel=_PROTOCOL,
         metavar="seconds|study-days|days",
         help=(
-            "Measure FSRS-7's intervals in seconds, study days (with --timezone, of 23 to 25 "
-            "hours) or whole days."
+            "Measure FSRS-7's intervals in seconds, study days (23 to 25 hours long if "
+            "--timezone is given) or whole days."
         ),
     ),
 ]
@@ -227,7 +227,7 @@ TwoButtons = Annotated[
     typer.Option(
         "--two_buttons",
         rich_help_panel=_PROTOCOL,
-        help="Count Hard and Easy as Good. Also --binary.",
+        help="Count Hard and Easy as Good. (--binary means the same.)",
     ),
 ]
 Default = Annotated[
@@ -235,7 +235,7 @@ Default = Annotated[
     typer.Option(
         "--default",
         rich_help_panel=_PROTOCOL,
-        help="Use default parameters and train nothing. Also --dry.",
+        help="Use default parameters and train nothing. (--dry means the same.)",
     ),
 ]
 S0 = Annotated[
@@ -243,7 +243,7 @@ S0 = Annotated[
     typer.Option(
         "--S0",
         rich_help_panel=_PROTOCOL,
-        help="Fit only the initial stabilities. Also --pretrain.",
+        help="Fit only the initial stabilities. (--pretrain means the same.)",
     ),
 ]
 Partitions = Annotated[
@@ -295,7 +295,7 @@ EqualizeTestWithNonSecs = Annotated[
     typer.Option(
         "--equalize_test_with_non_secs",
         rich_help_panel=_PROTOCOL,
-        help="With --secs: evaluate only the reviews that are evaluated without it.",
+        help="With --secs: evaluate only the reviews that would be evaluated without --secs.",
     ),
 ]
 DisableShortTerm = Annotated[
@@ -415,8 +415,8 @@ Seeds = Annotated[
         metavar="K",
         min=1,
         help=(
-            "Evaluate with K seeds, counted from --seed, each configuration whose training draws "
-            "random numbers."
+            "Evaluate each configuration whose training uses random numbers with K seeds, starting "
+            "at --seed."
         ),
     ),
 ]
@@ -828,8 +828,8 @@ HasFsrs7 = Annotated[
         "--fsrs-7/--no-fsrs-7",
         rich_help_panel=_HOW_IT_RUNS,
         help=(
-            "Treat your program as able to run FSRS-7, which Anki cannot yet. By default, "
-            "config.toml decides. Forks of Anki that can are recognised."
+            "Treat your program as able to run FSRS-7, which Anki cannot run yet. By default, "
+            "config.toml decides. Forks of Anki that can run it are recognised."
         ),
     ),
 ]
@@ -869,7 +869,7 @@ New = Annotated[
     typer.Option(
         "--new",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Add this many new cards a day. By default, as many as you have added lately.",
+        help="Learn this many new cards a day; by default, as many as lately.",
     ),
 ]
 After = Annotated[

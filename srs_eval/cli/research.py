@@ -229,8 +229,8 @@ def _check_user_split(split: str, *, shard: str | None, predictions: Path | None
         return
     if shard is not None:
         raise InputError(
-            "--split users trains on the users of all parts, and --shard leaves users out: leave "
-            "one of them out."
+            "--split users trains on the users of all parts, and --shard leaves users out: use "
+            "only one of the two options."
         )
     if predictions is not None:
         raise InputError(
@@ -608,6 +608,8 @@ def _check(folders: options.ResultFolders) -> int:
             show(f"{problem.path}: {problem.description}{note}")
         if any(problem.is_error for problem in problems):
             has_errors = True
+        elif problems:
+            show(f"{folder}: no errors")
         else:
             show(f"{folder}: nothing is wrong")
     return PARTIAL_FAILURE if has_errors else SUCCESS

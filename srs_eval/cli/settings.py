@@ -209,8 +209,8 @@ class Source:
             else:
                 folders = ", ".join(f'"{folder}"' for folder in anki_folders(Path.home()))
                 hint = (
-                    f"No Anki profile was found in {folders}. To try it without a file: "
-                    "srs-eval demo."
+                    f"No Anki profile was found in {folders}. To try srs-eval without a file, "
+                    "run `srs-eval demo`."
                 )
             raise InputError(f"Which file? Give the path of a collection or export. {hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)

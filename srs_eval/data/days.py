@@ -67,7 +67,7 @@ def compute_day_grid(
 
     if timezone is not None:
         offset_s = _zone_offset(timezone, newest_ms)
-        offset_source = f"{timezone} (asked for)"
+        offset_source = f"{timezone}, your choice"
     elif clock.utc_offset_s is not None:
         offset_s = clock.utc_offset_s
         offset_source = clock.offset_source
@@ -76,7 +76,7 @@ def compute_day_grid(
         offset_source = "this computer's zone"
     if rollover is not None:
         hour = rollover
-        hour_source = "asked for"
+        hour_source = "your choice"
     elif clock.rollover is not None:
         hour = clock.rollover
         hour_source = "from the collection"

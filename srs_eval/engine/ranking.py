@@ -54,7 +54,7 @@ class Standing(StrEnum):
     AS_GOOD = "as good"
     CANT_TELL = "can't tell yet"
     WORSE = "worse"
-    BELOW_BASELINE = "below the baseline"  # worse than the average
+    BELOW_BASELINE = "below the baseline"  # worse than always guessing the average
 
 
 _SECTION_ORDER = (

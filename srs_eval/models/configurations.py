@@ -309,22 +309,23 @@ def resolve_configurations(
 
 def describe_rows(protocol: Protocol) -> str:
     """Describe which reviews are evaluated under these flags; see `Protocol.row_protocol`."""
-    return f"reviews{_describe_choice_of_rows(protocol)}"
+    return f"reviews{_describe_choice_of_rows(protocol, 'of later days')}"
 
 
 def describe_review_count(count: int, protocol: Protocol) -> str:
-    """Describe the reviews with their number, such as "2,143 reviews of later days"."""
-    return f"{format_count(count, 'review')}{_describe_choice_of_rows(protocol)}"
+    """Describe the reviews with their number, and say from which day later days are later."""
+    later_days = "made on a later day than the card's previous one"
+    return f"{format_count(count, 'review')}{_describe_choice_of_rows(protocol, later_days)}"
 
 
-def _describe_choice_of_rows(protocol: Protocol) -> str:
+def _describe_choice_of_rows(protocol: Protocol, later_days: str) -> str:
     rows = protocol.row_protocol()
     if not rows.secs:
-        words = " of later days"
+        words = f" {later_days}"
     elif not rows.short:
-        words = " of later days, intervals in seconds"
+        words = f" {later_days}, intervals in seconds"
     elif rows.no_test_same_day:
-        words = " of later days, with folds that also count same-day reviews"
+        words = f" {later_days}, with folds that also count same-day reviews"
     else:
         words = ", same-day ones too"
     if rows.known_decks_only:

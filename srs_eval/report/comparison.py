@@ -66,8 +66,8 @@ _SETUP_CAVEAT = (
     "difficulty of evaluating baselines). `srs-eval audit` checks the set-ups."
 )
 _FITS_NOTE = (
-    "Each model is fitted anew before each of the five parts of a user's reviews, on average to "
-    "about 60 % as many reviews as are evaluated. "
+    "Each model is fitted anew before each of the five parts of a user's reviews, on average, to "
+    "about 0.6 times as many reviews as are evaluated. "
 )
 _SIZE_NOTE = (
     "Large collections belong to different people from small ones, so a model's gain over the "
@@ -178,8 +178,8 @@ def _warn_of_splits(comparison: Comparison) -> list[str]:
         labels = [file.label for file in comparison.files if file.user_parts == parts]
         verb = "was" if len(labels) == 1 else "were"
         warnings.append(
-            f"{capitalize(join_names(labels))} {verb} first trained on other people: for each of "
-            f"{parts} parts of the users, on those of {describe_other_parts(parts)}."
+            f"{capitalize(join_names(labels))} {verb} first trained on other people: the models "
+            f"for each of {parts} parts of the users were trained on {describe_other_parts(parts)}."
         )
     return warnings
 
@@ -565,7 +565,7 @@ def _build_reviews_section(averages: Sequence[stats.Averages], prefix: str) -> l
         drawn=range(len(averages))[:_MAX_LINES],
     )
     ticks = [f"{group.first}" for group in groups]
-    x_label = "earlier reviews of the card, at least"
+    x_label = "earlier reviews of the card (start of group)"
     blocks: list[Block] = [_REVIEWS_NOTE]
     for table, series, y_label in curves.list_tables():
         chart = pictures.line_chart(
@@ -719,7 +719,7 @@ def build_changes_section(
     changes = compare_runs(files, baseline_files, metric, metrics)
     heads: list[str | Column] = [
         "model",
-        Column("users", note="in both runs, evaluated on as many reviews"),
+        Column("users", note="evaluated on the same number of reviews in both runs"),
         Column("verdict by users", note=f"on {metric_heading(metric)}"),
         "by reviews",
     ]

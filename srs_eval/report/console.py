@@ -320,7 +320,7 @@ class RunProgress(_ProgressLines):
             if not self._is_live:
                 say(
                     f"{format_count(event.reviews, 'review')}, {event.evaluated:,} evaluated; "
-                    f"{format_count(configurations, 'configuration')}"
+                    f"{format_count(configurations, 'model')}"
                 )
             self._start_task("", f"{event.evaluated:,} reviews evaluated", configurations)
             return
@@ -369,7 +369,7 @@ class BatchProgress(_ProgressLines):
                 if event.units:
                     self._start_task("", "starting")
             case TrainingOnOthers():
-                words = f"training on other users: {event.trained:,}/{event.trainings:,} trained"
+                words = f"training on other users: {event.trained:,}/{event.trainings:,} runs done"
                 self._show_progress(words, event.fraction_done)
                 if event.trained == event.trainings:
                     self._start = time.monotonic()  # of the units
@@ -425,7 +425,7 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
         )
     yield words
     if plan.trainings:
-        trainings = format_count(plan.trainings, "training")
+        trainings = format_count(plan.trainings, "training run")
         yield f"before that, {trainings} on other users; how long that takes cannot be estimated"
     if plan.damaged_lines:
         lines = format_count(plan.damaged_lines, "damaged line")
@@ -625,7 +625,7 @@ def render_models_table(models: Iterable[Mapping[str, Any]], width: int | None) 
     for standard, *variants in _group_by_model(models):
         model = standard["model"]
         if standard["needs"]:
-            also = f"needs {standard['needs'].partition(':')[0]} (see models {model})"
+            also = f"needs {standard['needs'].partition(':')[0]} (see `srs-eval models {model}`)"
         else:
             also = ", ".join(variant["words"].removeprefix(f"{model} ") for variant in variants)
         rows.append(

@@ -185,7 +185,7 @@ def inspect_log(log: ReviewLog) -> Inspection:
         days=int(np.ptp(benchmark_days)) + 1 if len(benchmark_days) else 0,
         fsrs_enabled=log.import_summary.fsrs_enabled,
         next_day_at=log.day_grid.next_day_at_s if log.day_grid else None,
-        day_boundaries=log.day_grid.description if log.day_grid else "settled by the source",
+        day_boundaries=log.day_grid.description if log.day_grid else "as given in the file",
         entries_by_kind=entries_by_kind,
         entries_by_rating=dict(sorted(Counter(source.rating.tolist()).items())),
         cards=len(log.cards.card_id),
@@ -295,7 +295,10 @@ def _build_entries_table(inspection: Inspection) -> Table:
     counts_by_kind = inspection.rows.values()
     rows = [
         ("kept", *(counts.kept for counts in counts_by_kind)),
-        ("kept, on a later day", *(counts.later_days for counts in counts_by_kind)),
+        (
+            "kept, on a later day than the card's previous review",
+            *(counts.later_days for counts in counts_by_kind),
+        ),
     ]
     reasons = dict.fromkeys(reason for counts in counts_by_kind for reason in counts.dropped)
     for reason in reasons:

@@ -79,16 +79,17 @@ from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
-    "anki": "The answers above rest on the reviews that Anki's optimizer uses{}; a verdict holds "
+    "anki": "The answers above rest on the reviews that Anki's optimizer uses; a verdict holds "
     "for reviews like them. An interval that excludes 0 is not enough for a verdict if several "
     "differences are tested together (by Holm's method), or if there are fewer than 1,000 reviews "
     "or 20 days.",
-    "benchmark": "The answers above rest on the benchmark's reviews{}; a verdict holds for reviews "
+    "benchmark": "The answers above rest on the benchmark's reviews; a verdict holds for reviews "
     "like them. "
     "FSRS-6 is fitted to the reviews before each fold.",
 }
 STATE_CLOSING = (
-    "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
+    "These figures come from STATE-FSRS-6, a model that knows every earlier answer of the same "
+    "day; a scheduler cannot know them. "
     "Intervals are 95 %, over days."
 )
 _PICTURES_NOTE = (
@@ -471,7 +472,7 @@ def _build_loss_pictures(breakdowns: Mapping[str, LossBreakdown]) -> list[Pictur
             "loss-by-reviews",
             make_loss_by_reviews_table(breakdowns),
             by_reviews,
-            "earlier reviews of the card, at least",
+            "earlier reviews of the card (start of group)",
         ),
         *_build_loss_picture(
             "loss-by-history", make_loss_by_fold_table(breakdowns), by_fold, "reviews before"
@@ -578,7 +579,7 @@ def _build_costs_pictures(workload: Workload | str) -> list[Picture]:
     title = f"Minutes a day by desired retention, {workload.preset}"
     mark = None
     if not workload.is_fsrs_off:
-        title += "; the line is today's"
+        title += "; the line marks today's desired retention"
         mark = workload.at(workload.desired)  # position of today's retention among the ticks
     chart = pictures.band_chart(minutes.tolist(), ticks, "minutes a day", mark=mark)
     table = replace(shown.tables(workload.finding)[0], name="workload-1")
@@ -613,13 +614,13 @@ def _build_metric_card(run: Run, protocol: Protocol) -> Section:
         f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
         f"{words.format_protocol(protocol)}.",
         "Every figure of the ranking is for held-out reviews: there are five folds in order of "
-        "time, and each model is fitted to the reviews before. Intervals are 95 %, over days; the "
-        "verdicts on one question have a joint error rate of at most 5 % (Holm).",
+        "time, and each model is fitted to the reviews before the fold. Intervals are 95 %, over "
+        "days; the verdicts on one question have a joint error rate of at most 5 % (Holm).",
     ]
     if run.reviews is not None:
         facts.append(
-            f"{run.reviews:,} rows, of which {run.evaluated:,} are evaluated (reviews of later "
-            f"days); {format_count(len(run.results_by_name()), 'configuration')} evaluated."
+            f"{run.reviews:,} reviews, of which {run.evaluated:,} are evaluated (reviews of later "
+            f"days); {format_count(len(run.results_by_name()), 'model')} evaluated."
         )
     names_by_reason: dict[str, list[str]] = {}
     for name, model in {**run.failed, **run.skipped}.items():
@@ -637,9 +638,9 @@ def _build_metric_card(run: Run, protocol: Protocol) -> Section:
 # Answers
 
 
-def format_rows_closing(rows: str, with_option: bool) -> str:
-    """Say which reviews the answers are about, optionally with the option that selects them."""
-    return _ROWS_CLOSINGS[rows].format(f" (--rows {rows})" if with_option else "")
+def format_rows_closing(rows: str) -> str:
+    """Say which reviews the answers are about."""
+    return _ROWS_CLOSINGS[rows]
 
 
 def _build_presets_section(answers: Sequence[Finding]) -> list[Section]:
@@ -673,7 +674,7 @@ def build_presets_table(presets: Sequence[Finding]) -> Table:
 
     On PARAMETERS, `shown.line` says only how sure it is; `preset_action` says what to do.
     """
-    certainty = Column("how sure", note="that it is at least as good as leaving things as they are")
+    certainty = Column("how sure", note="that the advice in this row is right")
     rows = ((finding.subject, preset_action(finding), shown.line([finding])) for finding in presets)
     return Table.from_rows("what-to-do", "", ("preset", "what to do", certainty), rows)
 
@@ -703,7 +704,7 @@ def _build_answers_section(
         blocks.append(Section(question.title, evidence, folded=True, summary=summary))
     blocks += _build_costs_section(costs)
     blocks += [f"{reason} {' '.join(titles)}" for reason, titles in unanswered_titles.items()]
-    blocks.append(format_rows_closing(rows, with_option=False))
+    blocks.append(format_rows_closing(rows))
     return [Section("Answers", tuple(blocks))]
 
 

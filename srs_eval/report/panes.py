@@ -417,7 +417,7 @@ def _render_curve(
         drawn = "".join(chr(_BRAILLE_BLANK + cell) if cell else " " for cell in bits)
         line.append(drawn, styles["bar"])
         lines.append(line)
-    marker = ""
+    legend = ""
     if curve.current is not None:
         x, y = find_dot(*curve.current)
         position = len(_CHART_MARGIN) + x // 2
@@ -425,10 +425,10 @@ def _render_curve(
         lines[1 + y // 4] = Text.assemble(
             line[:position], ("●", styles["look"]), line[position + 1 :]
         )
-        marker = f"; ● {curve.current_name}"
+        legend = f"● {curve.current_name}; "  # first, because the end may be cut off
     ends = f"{lowest} %".ljust(columns - len(f"{highest} %")) + f"{highest} %"
     lines.append(Text(" " * len(_CHART_MARGIN) + ends, styles["faint"]))
-    caption = f"↑ minutes a day, → what you would remember{marker}"
+    caption = f"{legend}↑ minutes a day, → what you would remember"
     lines.append(Text(" " * len(_CHART_MARGIN) + caption, styles["faint"]))
     return lines
 

@@ -24,7 +24,7 @@ from srs_eval.stats.tables import Table
 
 _MISSING = ("", "–", "-")  # cells without a figure
 _MARKS = ("!", "?")
-_DOTS = re.compile("[●○]+")  # of a probability
+_DOTS = re.compile("[●○]+| {2,}")  # of a probability, or a gap between notes
 _NUMBER_STARTS = "0123456789+-−±.<"
 _LEVEL_WORDS: Mapping[LineLevel, str] = {"look": "Look here: ", "not yet": "Not known yet: "}
 
@@ -61,7 +61,7 @@ def _write_pane(pane: Pane) -> Iterator[str]:
             case MonthBars():
                 for month in item.months:
                     if month.remembered is not None:
-                        note = ", of few reviews" if month.has_few_reviews else ""
+                        note = " (few reviews)" if month.has_few_reviews else ""
                         yield f"{month.label}: {month.remembered} % remembered{note}"
                     elif month.has_few_reviews:
                         yield f"{month.label}: few reviews"
@@ -92,7 +92,7 @@ def write_plain_table(table: Table) -> Iterator[str]:
     """Yield the heading of a table, and a line for each row that repeats the columns' titles."""
     if table.heading:
         yield f"{table.heading}:"
-    first_title, *titles = [column.title for column in table.columns]
+    first_title, *titles = [column.plain_title or column.title for column in table.columns]
     for name, *cells in format_rows(table):
         label = name or first_title
         if label[:1].isdigit() and label.endswith(" %"):  # "asked for 90 %"

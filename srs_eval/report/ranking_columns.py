@@ -119,6 +119,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
                 _RELATIVE_LOSS_HEADING,
                 format_figure=lambda figure: format_relative_loss(figure.value).strip(),
                 note="log loss compared with the average's",
+                plain_title="log loss against average",
                 minor=True,
                 min_width=_WIDTH_FOR_RELATIVE_LOSS,
             ),

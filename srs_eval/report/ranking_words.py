@@ -13,25 +13,26 @@ from srs_eval.report.formats import join_names
 from srs_eval.stats.intervals import MIN_DAYS, MIN_REVIEWS, decide_verdict
 
 _MAX_NAMES = 4  # most names listed per verdict
+_BASELINE = "always guessing your average"
 _HEADINGS: Mapping[Standing, str] = {
     Standing.BEST: "best",
     Standing.AS_GOOD: "as good as the best",
     Standing.CANT_TELL: "can't tell yet",
     Standing.WORSE: "worse",
-    Standing.BELOW_BASELINE: "worse than the average",
+    Standing.BELOW_BASELINE: f"below the baseline: worse than {_BASELINE}",
 }
 """Headings of the sections of a ranking."""
 _RIVAL_LABELS: Mapping[Standing, str] = {
     Standing.AS_GOOD: "as good",
     Standing.CANT_TELL: "possibly worse",
     Standing.WORSE: "worse",
-    Standing.BELOW_BASELINE: "worse than the average",
+    Standing.BELOW_BASELINE: f"worse than {_BASELINE}",
 }
 """Labels before the names of models that are not the best, in the order of the sentence."""
 
 
 def format_group_title(group: RankingGroup) -> str:
-    """Format the group's title, such as "Evaluated on 2,143 reviews of later days"."""
+    """Format the group's title, such as "Evaluated on 2,143 reviews, same-day ones too"."""
     title = f"Evaluated on {describe_review_count(group.reviews, group.row_protocol)}"
     if group.is_on_shared_reviews:
         title += " (only those that every model predicted)"
@@ -98,7 +99,7 @@ def list_sections(group: RankingGroup) -> list[tuple[str, Sequence[RankedResult]
         if standing is None:
             heading = ""
         elif standing is Standing.BEST and group.none_beats_baseline:
-            heading = "nearest to the average"
+            heading = "nearest to the baseline"
         else:
             heading = _HEADINGS[standing]
         sections.append((heading, lines))
@@ -156,11 +157,13 @@ def describe_verdicts(group: RankingGroup) -> str:
             rivals.setdefault(line.standing, []).append(line.configuration.words)
     nearest_clause = f"{name} {_conjugate(best, 'comes', 'come')} nearest to it"
     if best.standing is Standing.BELOW_BASELINE:
-        return f"None predicts better than the average; {nearest_clause}."
+        return f"None predicts better than {_BASELINE}; {nearest_clause}."
     if not rivals:
         return _describe_single_model(best, group.equivalence)
+    baseline = _BASELINE
     if group.none_beats_baseline:
-        clauses = [f"None has a lower log loss than the average; {nearest_clause}"]
+        clauses = [f"None has a lower log loss than {_BASELINE}; {nearest_clause}"]
+        baseline = "guessing"  # it was just named
     elif Standing.CANT_TELL in rivals:
         # The best of many is picked by its log loss, which makes that log loss optimistic.
         tied_count = 1 + len(rivals[Standing.CANT_TELL]) + len(rivals.get(Standing.AS_GOOD, ()))
@@ -173,10 +176,10 @@ def describe_verdicts(group: RankingGroup) -> str:
         verdict = decide_verdict(best.to_baseline, equivalence=group.equivalence)
     if verdict == "as good":
         it_is = _conjugate(best, "it is", "they are")
-        clauses.append(f"{it_is} neither better nor worse than the average")
+        clauses.append(f"{it_is} neither better nor worse than {baseline}")
     elif verdict == "can't tell yet":
         it_differs = _conjugate(best, "it differs", "they differ")
-        clauses.append(f"can't tell yet whether {it_differs} from the average")
+        clauses.append(f"can't tell yet whether {it_differs} from {baseline}")
     for standing, label in _RIVAL_LABELS.items():
         if standing in rivals:
             clauses.append(f"{label}: {join_names(rivals[standing], _MAX_NAMES)}")
@@ -191,10 +194,10 @@ def _describe_single_model(line: RankedResult, equivalence: float) -> str:
         return f"There is no other model to compare {name} with."
     verdict = decide_verdict(line.to_baseline, equivalence=equivalence)
     if verdict == "better":
-        return capitalize(f"{name} {predicts} better than the average.")
+        return capitalize(f"{name} {predicts} better than {_BASELINE}.")
     if verdict == "as good":
-        return capitalize(f"{name} {predicts} no better and no worse than the average.")
-    return f"Can't tell yet whether {name} {predicts} better than the average."
+        return capitalize(f"{name} {predicts} no better and no worse than {_BASELINE}.")
+    return f"Can't tell yet whether {name} {predicts} better than {_BASELINE}."
 
 
 def _conjugate(line: RankedResult, singular: str, plural: str) -> str:

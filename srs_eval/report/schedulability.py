@@ -22,7 +22,8 @@ COLUMN_TITLE = "can schedule"
 _OBSTACLE_WORDS = {
     Obstacle.ONLINE: "no: it learns from every answer up to the review that it predicts, but a "
     "scheduler has to choose the day in advance",
-    Obstacle.EXTERNAL: "not known: its predictions were computed elsewhere, for other times",
+    Obstacle.EXTERNAL: "not known: its predictions were computed elsewhere, and only for "
+    "the times at which you reviewed",
 }
 _REMARK_BY_MODEL = {
     "Anki": "srs-benchmark's formulas for Anki's SM-2, which srs-eval follows, give Good the bonus "
@@ -30,9 +31,9 @@ _REMARK_BY_MODEL = {
 }
 """Reasons why a model's figures say nothing about the scheduler of the same name."""
 CLOSING = (
-    "The answer to each review was replaced by Again, Hard, Good and Easy, and each model was "
-    "asked when recall would then fall to the desired retention. Figures are shares of reviews. "
-    "docs/schedulability.md explains the columns."
+    "The answer to each review was replaced by each of the four buttons in turn, and each model "
+    "was asked when recall would then fall to the desired retention. Figures are shares of "
+    "reviews. docs/schedulability.md explains the columns."
 )
 
 
@@ -119,8 +120,8 @@ def describe_faults(schedulability: Schedulability) -> Iterator[str]:
             yield f"For {share} of reviews, recall falls to {asked} and rises above it again."
         if faults.under_a_minute_after_pass:
             yield (
-                f"At {asked}, a card that you know would come back within a minute for "
-                f"{_format_share(faults.under_a_minute_after_pass)} of reviews."
+                f"At {asked}, a card that you have just recalled would come back within a "
+                f"minute for {_format_share(faults.under_a_minute_after_pass)} of reviews."
             )
     if schedulability.rising:
         share = _format_share(schedulability.rising)

@@ -96,6 +96,7 @@ class Column:
     """Decimals of a figure that is rounded by its interval; 0: the interval's width decides."""
     key: str = ""  # name in files for programs, if it is not the title
     note: str = ""  # meaning in a few words
+    plain_title: str = ""  # title in plain text, if a cell beside the title does not make sense
     heading_note: str = ""  # how to read the column, in words for the table's heading
     minor: bool = False  # left out on a page as narrow as a phone
     in_latex: bool = True  # if False, LaTeX leaves it out

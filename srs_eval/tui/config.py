@@ -62,7 +62,8 @@ _SETTING_COMMENTS = {
     "rows": "Which reviews count: those of srs-benchmark (benchmark) or Anki's optimizer (anki).",
     "models": "The models to evaluate if --models does not name any.",
     "equivalence": "Differences in log loss up to this size do not matter.",
-    "fsrs_7": "Whether your program can run FSRS-7. Forks of Anki that can are recognised anyway.",
+    "fsrs_7": "Whether your program can run FSRS-7. Forks of Anki that can run it are recognised "
+    "anyway.",
     "reduced_motion": "If true, nothing slides or fades.",
 }
 
@@ -115,7 +116,7 @@ _NEXT = Action("next", "n,right_square_bracket", "Next", "Go to the next answer,
 _SWITCH_ROWS = Action(
     "switch_rows",
     "R",
-    "Rows",
+    "Reviews",
     "Switch between the benchmark's reviews and those of Anki's optimizer",
 )
 _FOLD = Action("fold", "a", "All or Anki's", "Show all models, or only those that Anki can use")
@@ -219,7 +220,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     ),
     "import_summary": (
         _CANCEL,
-        Action("ranking", "m", "Models", "Let the models predict your reviews and rank them"),
+        Action("ranking", "m", "Models", "Let the models predict your reviews and rank the models"),
         _SWITCH_ROWS,
         _NEXT,
         _HIDDEN_PREVIOUS,

@@ -829,11 +829,11 @@ async def test_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None
         await wait_until(pilot, held.holding.is_set)
         await wait_until(
             pilot,
-            lambda: "Saved answers of " in screen_text(app) and "sure ●●●●●" in screen_text(app),
+            lambda: "Answers saved on " in screen_text(app) and "sure ●●●●●" in screen_text(app),
         )
         held.go.set()
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
-        assert "Saved answers of" not in screen_text(app)
+        assert "Answers saved on" not in screen_text(app)
 
 
 @pytest.mark.slow

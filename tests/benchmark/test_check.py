@@ -86,7 +86,7 @@ def test_check_notes_an_ambiguous_name_without_an_error(
     assert main(["results", "check", str(upstream_folder)]) == 0
     out = capsys.readouterr().out
     assert f"HLR-secs.jsonl: {stated}\n" in out
-    assert f"{upstream_folder}: nothing is wrong" in out
+    assert f"{upstream_folder}: no errors" in out
     assert main(["report", str(upstream_folder), "--md", "-"]) == 0
     assert f"HLR-secs: {stated}" in capsys.readouterr().out
 
@@ -150,8 +150,8 @@ def test_damaged_result_file_is_reported_and_batch_rewrites_it(
         ({"AUC": 1.5}, "AUC 1.5"),
         ({"RMSE": None}, "no RMSE"),
         ({"RMSE": 0.31, "RMSE(bins)": 0.5}, "RMSE(bins) 0.5 above RMSE 0.31"),
-        ({"RMSE": 0.31, "LogLoss": 0.0001}, "LogLoss 0.0001 where RMSE is 0.31"),
-        ({"RMSE": 0.31, "LogLoss": 12}, "LogLoss 12 where RMSE is 0.31"),
+        ({"RMSE": 0.31, "LogLoss": 0.0001}, "a log loss of 0.0001 cannot go with an RMSE of 0.31"),
+        ({"RMSE": 0.31, "LogLoss": 12}, "a log loss of 12 cannot go with an RMSE of 0.31"),
     ],
 )
 def test_impossible_metric_is_reported(

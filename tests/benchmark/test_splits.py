@@ -169,7 +169,9 @@ def test_intervals_do_not_depend_on_the_order_of_reviews() -> None:
 def test_an_audit_of_another_split_is_refused(dataset: Path, tmp_path: Path) -> None:
     configurations = resolve_configurations("AVG", CARDS)
     events = run_audit(open_dataset(dataset), configurations, tmp_path, evaluate=run_batch)
-    with pytest.raises(InputError, match="an audit tunes trainings on the benchmark's folds"):
+    with pytest.raises(
+        InputError, match="an audit tunes how models are trained, on the benchmark's folds"
+    ):
         next(events)
 
 

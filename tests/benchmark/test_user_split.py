@@ -139,7 +139,7 @@ def out(first_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     done = call_batch(first_model, folder, "--raw")
     assert done.returncode == 0, done.stderr
-    assert "before that, 2 trainings on other users" in done.stderr
+    assert "before that, 2 training runs on other users" in done.stderr
     return folder
 
 
@@ -268,8 +268,8 @@ def test_names_and_sources_say_that_a_model_learnt_from_others(out: Path) -> Non
     }
     page = " ".join(run_in_process("report", out, "--md", "-").stdout.split())
     assert (
-        "were first trained on other people: for each of 2 parts of the users, on those of the "
-        "other part."
+        "were first trained on other people: the models for each of 2 parts of the users were "
+        "trained on the other part."
     ) in page
     assert "This is not the benchmark's split" not in page
     notes = read_lines(out / "timing" / f"{NAME}.jsonl")[102]["notes"]

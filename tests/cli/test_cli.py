@@ -311,7 +311,7 @@ def test_output_without_a_terminal_is_plain_whatever_the_window(
     lines = output.splitlines()
     for name in ("SM2 short", "always 90 %"):
         (row,) = [line for line in lines if line.startswith(f"{name}: ")]
-        for word in ("log loss ", "±", "RMSE(bins) ", "AUC ", "than average "):
+        for word in ("log loss ", "±", "RMSE(bins) ", "AUC ", "log loss against average "):
             assert word in row
     assert not set(output) & set(SYMBOLS)
     assert "2 of 5: " in output

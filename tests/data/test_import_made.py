@@ -859,7 +859,7 @@ def test_file_without_dates_is_read_with_a_note(tmp_path: Path) -> None:
     assert log.rows.card_id.tolist() == [1, 2, 1]
     assert log.rows.elapsed_days.tolist() == [-1, -1, 5]
     assert "no dates" in log.import_summary.notes[0]
-    expect_refusal(path, match="cannot be changed", timezone="UTC")
+    expect_refusal(path, match="fixes when days begin", timezone="UTC")
     # Intervals that contradict the order of review are read all the same.
     path.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n2,2,-1,3\n2,3,9,3\n1,4,1,3\n")
     contradicting = load_log(path).rows

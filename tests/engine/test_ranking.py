@@ -240,9 +240,11 @@ def test_standings_and_summary_of_a_group() -> None:
     assert standings["AVG"] is None
     assert summarize_ranking(group) == (
         "FSRS-6 predicts best; as good: FSRS-6 recency; worse: HLR; "
-        "worse than the average: DASH and SM2."
+        "worse than always guessing your average: DASH and SM2."
     )
-    assert format_group_title(group) == "Evaluated on 2,000 reviews of later days"
+    assert format_group_title(group) == (
+        "Evaluated on 2,000 reviews made on a later day than the card's previous one"
+    )
 
 
 def test_summary_says_why_persistent_days_make_it_less_sure(
@@ -254,7 +256,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
     monkeypatch.setattr(ranking, "find_persistence", lambda result: lasting)
     assert group.phi == pytest.approx(0.97)
     assert summarize_ranking(group) == (
-        "HLR predicts better than the average. "
+        "HLR predicts better than always guessing your average. "
         "Your reviews go better or worse for weeks at a time, so this is less certain than usual."
     )
 
@@ -266,11 +268,11 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
         ([make_constant_pair("HLR", 0.8)], "There is no other model to compare HLR with."),
         (
             [make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.6)],
-            "HLR predicts better than the average.",
+            "HLR predicts better than always guessing your average.",
         ),
         (
             [make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.801)],
-            "HLR predicts no better and no worse than the average.",
+            "HLR predicts no better and no worse than always guessing your average.",
         ),
         (
             [
@@ -278,11 +280,11 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.2),
                 make_constant_pair("AVG", 0.8),
             ],
-            "None predicts better than the average; HLR comes nearest to it.",
+            "None predicts better than always guessing your average; HLR comes nearest to it.",
         ),
         (
             [make_constant_pair("HLR", 0.8, 900), make_constant_pair("AVG", 0.5, 900)],
-            "Can't tell yet whether HLR predicts better than the average.",
+            "Can't tell yet whether HLR predicts better than always guessing your average.",
         ),
         (
             [make_constant_pair("HLR", 0.8, 900), make_constant_pair("SM2", 0.5, 900)],
@@ -294,8 +296,8 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.5, 900),
                 make_constant_pair("AVG", 0.8, 900),
             ],
-            "None has a lower log loss than the average; HLR comes nearest to it; "
-            "can't tell yet whether it differs from the average; "
+            "None has a lower log loss than always guessing your average; HLR comes nearest to it; "
+            "can't tell yet whether it differs from guessing; "
             "possibly worse: SM2.",
         ),
         (
@@ -305,7 +307,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("AVG", 0.7, 900),
             ],
             "HLR has the lowest log loss, but 2 models can't be told apart; "
-            "can't tell yet whether it differs from the average; "
+            "can't tell yet whether it differs from always guessing your average; "
             "possibly worse: SM2.",
         ),
         (
@@ -314,8 +316,8 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.5),
                 make_constant_pair("AVG", 0.801),
             ],
-            "HLR predicts best; it is neither better nor worse than the average; "
-            "worse than the average: SM2.",
+            "HLR predicts best; it is neither better nor worse than always guessing your average; "
+            "worse than always guessing your average: SM2.",
         ),
     ],
 )
@@ -338,7 +340,7 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
     learners = rank_results(pairs)[1]
     assert learners.is_online
     assert describe_verdicts(learners).startswith(
-        "None has a lower log loss than the average; moving"
+        "None has a lower log loss than always guessing your average; moving"
     )
 
 
@@ -347,11 +349,12 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
     [
         (
             [make_constant_pair(OWN_FSRS_6, 0.8), make_constant_pair("AVG", 0.6)],
-            "Your parameters predict better than the average.",
+            "Your parameters predict better than always guessing your average.",
         ),
         (
             [make_constant_pair(OWN_FSRS_6, 0.8, 900), make_constant_pair("AVG", 0.5, 900)],
-            "Can't tell yet whether your parameters predict better than the average.",
+            "Can't tell yet whether your parameters predict better than always guessing your "
+            "average.",
         ),
         (
             [make_constant_pair(OWN_FSRS_6, 0.8)],
@@ -364,7 +367,7 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
                 make_constant_pair("AVG", 0.7, 900),
             ],
             "Your parameters have the lowest log loss, but 2 models can't be told apart; "
-            "can't tell yet whether they differ from the average; "
+            "can't tell yet whether they differ from always guessing your average; "
             "possibly worse: SM2.",
         ),
     ],
@@ -688,7 +691,7 @@ def test_sections_put_the_baseline_in_its_order() -> None:
         make_constant_pair("AVG", 0.79, 900),
     ]
     assert [words for words, _ in list_sections(rank_results(few)[0])] == [
-        "nearest to the average",
+        "nearest to the baseline",
         "can't tell yet",
     ]
     names = [line.configuration.name for line in list_lines(rank_results(few)[0])]

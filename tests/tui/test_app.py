@@ -87,7 +87,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert ranked.index("average") < ranked.index("SM2")
         assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
         text = screen_text(app)
-        assert "3,900 reviews · rows: benchmark (anki: 2,493)" in text
+        assert "3,900 reviews · benchmark's (Anki's: 2,493)" in text
         assert "the baseline" in text
         headings = (
             "─ best ─",
@@ -96,7 +96,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
             "═ other reviews ═",
         )
         assert all(heading in text for heading in headings)
-        await wait_until(pilot, lambda: "off on average" in screen_text(app))
+        await wait_until(pilot, lambda: "│ off by " in screen_text(app))
 
         await pilot.press("down", "enter")
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
@@ -546,7 +546,7 @@ async def test_without_colour_the_cursor_is_still_seen(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         assert app.no_color
-        await wait_until(pilot, lambda: "off on average" in screen_text(app))
+        await wait_until(pilot, lambda: "│ off by " in screen_text(app))
         strips = app.screen._compositor.render_strips()
         colours = []
         for strip in strips:
@@ -664,7 +664,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("R")
-        await wait_until(pilot, lambda: "rows: anki" in screen_text(app))
+        await wait_until(pilot, lambda: "reviews · Anki's" in screen_text(app))
         assert app.session.models.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
         await wait_until(pilot, lambda: app.session.models.requested == "fsrs")

@@ -547,7 +547,7 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await app.push_screen(ImportSummaryScreen())  # not a moment more
-        assert all(label in footer(app) for label in ("Models", "Rows", "Back", "Quit"))
+        assert all(label in footer(app) for label in ("Models", "Reviews", "Back", "Quit"))
 
 
 @pytest.mark.slow

@@ -243,8 +243,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         new_entries = summary.entries_read - saved_answers.entry_count
         if new_entries > 0:
             noun = "entry" if new_entries == 1 else "entries"
-            return f"Saved answers of {day}, {new_entries:,} {noun} since · "
-        return f"Saved answers of {day} · "
+            return f"Answers saved on {day}; {new_entries:,} new {noun} since · "
+        return f"Answers saved on {day} · "
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("costs", "choose"):
@@ -307,7 +307,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         if lines:
             self._show_evidence(lines[0])
         else:
-            self.notify("No question is open for want of reviews or days.", timeout=3)
+            self.notify("No question needs more reviews or days.", timeout=3)
 
     def action_costs(self) -> None:
         self.app.push_screen(CostsScreen())

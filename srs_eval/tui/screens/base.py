@@ -231,11 +231,19 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
             review_count, evaluated_count = counts
             facts.append(format_count(review_count, "review"))
             facts.append(f"{evaluated_count:,} evaluated")
-        facts.append(f"rows: {formats.format_protocol(models.protocol)}{self._count_other_rows()}")
+        prefix = "" if counts is not None else "reviews: "  # the first fact says what is counted
+        facts.append(f"{prefix}{self._describe_protocol()}")
         return facts
 
+    def _describe_protocol(self) -> str:
+        """Say whose reviews these are, and with which flags: "benchmark's (Anki's: 11,713)"."""
+        protocol = self.session.models.protocol
+        _, *flags = formats.format_protocol(protocol).split(", ")
+        owner = formats.ROW_OWNERS[protocol.rows].removeprefix("the ")
+        return ", ".join([owner, *flags]) + self._count_other_rows()
+
     def _count_other_rows(self) -> str:
-        """Count the reviews by the other rule if their number differs: " (anki: 11,713)"."""
+        """Count the reviews by the other rule if their number differs: " (Anki's: 11,713)"."""
         models = self.session.models
         import_summary = self.session.import_summary
         if import_summary is None or models.alternative_rows is None:
@@ -244,7 +252,8 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         other_count = import_summary.rows[models.alternative_rows].kept
         if count == other_count:
             return ""
-        return f" ({models.alternative_rows}: {other_count:,})"
+        owner = formats.ROW_OWNERS[models.alternative_rows].removeprefix("the ")
+        return f" ({owner}: {other_count:,})"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":

@@ -18,6 +18,9 @@ from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import Fit, estimate_missing_data
 from srs_eval.advice.sentences import (
+    differs,
+    format_cant_tell,
+    format_difference,
     format_difference_with_range,
     format_missing_data,
     format_percent,
@@ -144,20 +147,24 @@ class DetailsScreen(AppScreen, actions="details"):
         against_average = ""
         if line.relative_to_baseline is not None:
             share = formats.format_relative_loss(line.relative_to_baseline).strip()
-            against_average = f" · {share} than the average"
+            against_average = f" · {share} log loss than the average"
         if line.is_baseline:
-            yield "the baseline: what the average alone predicts"
+            yield "the baseline: always predicts the share recalled so far"
         elif line.rank is None:
             reason = ": the parameters have seen these reviews"
             if result.invalid_reason:
                 reason = f" because it {result.invalid_reason}"
             yield f"not ranked{reason}{against_average}"
         else:
-            missing_data = ""
+            standing = f", {line.standing}"
             if line.standing is Standing.CANT_TELL and line.to_best is not None:
-                missing_data = format_missing_data(estimate_missing_data(line.to_best))
-            standing = f"{line.standing} ({missing_data})" if missing_data else line.standing
-            yield f"place {line.rank}, {standing}{against_average}"
+                missing = estimate_missing_data(line.to_best)
+                if missing.can_come:
+                    standing += f" ({format_missing_data(missing)})"
+                else:
+                    verdict = format_cant_tell(missing, " whether it is worse than the best")
+                    standing = f"; {verdict}"
+            yield f"place {line.rank}{standing}{against_average}"
         if line.to_best is not None:
             yield f"against the best: {format_difference_with_range(line.to_best)}"
         # If the best model is the reference itself, one line says both.
@@ -254,7 +261,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
             return
         other_model = self._find_other_model() if self._curves else None
         if other_model is None:
-            self.notify("These reviews do not have a second model's curves yet.", timeout=3)
+            self.notify("No second model has been evaluated on these reviews yet.", timeout=3)
             return
         self._overlaid_model = other_model
         self._work.begin(partial(self._compute_overlay, other_model), lambda error: None)
@@ -369,11 +376,16 @@ class CompareScreen(AppScreen, actions="compare"):
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
-        basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
+        basis = f"{format_count(left.size, 'review')} from {format_count(difference.days, 'day')}"
         difference_text = format_difference_with_range(difference)
+        estimate = format_difference(difference.estimate)
+        comparison = "left and right are equal"
+        if differs(difference.estimate):
+            comparison = f"left is {estimate} than right"
+        comparison += difference_text.removeprefix(estimate)
         return Text.assemble(
             (heading, "bold"),
-            f"{addition}\nlog loss, left against right: {difference_text}",
+            f"{addition}\nlog loss: {comparison}",
             (f" on {basis}", "dim"),
             self._describe_advice_basis(left, right),
         )
@@ -390,7 +402,7 @@ class CompareScreen(AppScreen, actions="compare"):
             return ""
         if not (winner.metrics.auc or 0.0) > (loser.metrics.auc or 0.0):
             return ", though it is off by more on average"
-        return ". It is off by more on average, but tells better which cards you forget"
+        return ". It is off by more on average, but is better at telling which cards you forget"
 
     def _describe_advice_basis(self, left: Result, right: Result) -> str:
         """Say on which other grounds the advice chooses between SM-2 and FSRS; "" if on none."""

@@ -60,7 +60,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
                 compact=True,
                 id="models",
             )
-            yield Static("Rows")
+            yield Static("Reviews")
             yield Select(
                 [(rows, rows) for rows in self._import_summary.rows],
                 value=self.session.models.protocol.rows,

@@ -373,7 +373,7 @@ def _describe_profile(path: Path, now: float) -> list[str]:
         return []
     facts = [format_count(preview.reviews, "review")]
     if preview.last is not None:
-        facts.append(f"last {_format_past_day(preview.last.timestamp(), now)}")
+        facts.append(f"last review {_format_past_day(preview.last.timestamp(), now)}")
     return facts
 
 
