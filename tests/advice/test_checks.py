@@ -466,7 +466,7 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
     described = [f"{describe_check(check)}." for check in of_all]
     assert [sentence for sentence in stated if sentence in described] == described
     assert any("15 of 20 times" in sentence for sentence in stated)
-    assert stated[-1] == "After Again: no later reviews to judge by."
+    assert stated[-1] == "Next review after Again: no later reviews to judge by."
     all_checks, worst = shown.tables(finding)
     assert len(all_checks.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, Figure(3.0), Figure(1e-9)),)
@@ -504,7 +504,7 @@ def test_points_that_old_cards_fall_short_are_those_of_the_shares_beside_them() 
 def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None:
     recalled = Interval(0.834, 0.05, 900, 60)
     open_check = Check("hard", "not yet", 900, 6_000, recalled=recalled, expected=0.771)
-    assert describe_check(open_check) == "After Hard: can't tell yet"
+    assert describe_check(open_check) == "Next review after Hard: can't tell yet"
     below = replace(open_check, expected=0.9)
     assert describe_check(below) == (
         "You may be pressing Hard (15 % of answers) for cards you forgot"
@@ -513,7 +513,8 @@ def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None
 
 def test_button_with_few_next_reviews_says_how_many() -> None:
     few = Check("again", "not yet", 768, 9_000, problem="few", recalled=Interval(0.71, 0.2, 7, 5))
-    assert describe_check(few) == "After Again: only 7 later reviews, too few to say"
+    assert describe_check(few) == "Next review after Again: only 7 later reviews, too few to say"
     assert (
-        describe_check(replace(few, recalled=None)) == "After Again: no later reviews to judge by"
+        describe_check(replace(few, recalled=None))
+        == "Next review after Again: no later reviews to judge by"
     )

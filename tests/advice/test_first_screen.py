@@ -399,7 +399,12 @@ def test_screen_of_deleted_cards_with_few_reviews_gives_no_advice() -> None:
 
 @pytest.mark.parametrize(
     ("desired", "sentence"),
-    [((), ""), ((0.9,), "You ask for 90 %."), ((0.85, 0.92), "Your presets ask for 85 to 92 %.")],
+    [
+        ((), ""),
+        ((0.8,), "You ask for 80 %."),
+        ((0.9,), "You ask for 90 %: more than you remember."),
+        ((0.85, 0.92), "Your presets ask for 85 to 92 %."),
+    ],
 )
 def test_second_pane_says_what_was_asked_for_cards_out_of_use(
     desired: tuple[float, ...], sentence: str

@@ -243,19 +243,24 @@ def _retention_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> P
         return Pane(TITLES[1], line, (line,), (question,))
     items = retention.items
     if so_far.excluded_cards is not None and so_far.excluded_cards.desired:
-        items = (*items, PaneLine(_describe_desired(so_far.excluded_cards.desired)))
+        recalled = retention.recalled
+        items = (*items, PaneLine(_describe_desired(so_far.excluded_cards.desired, recalled)))
     phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
     if phi is not None:
         items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
     return Pane(TITLES[1], retention.summary, items, (question,))
 
 
-def _describe_desired(desired: Sequence[float]) -> str:
-    """Say what the presets ask for: "You ask for 90 %.", "Your presets ask for 85 to 92 %."."""
+def _describe_desired(desired: Sequence[float], recalled: float) -> str:
+    """Say what the presets ask for, and whether that is more than is remembered.
+
+    Examples: "You ask for 90 %.", "Your presets ask for 85 to 92 %: more than you remember.".
+    """
     lowest, highest = say.format_share(desired[0]), say.format_share(desired[-1])
+    more = ": more than you remember" if recalled < desired[0] - f.NEGLIGIBLE_POINTS / 100 else ""
     if lowest == highest:
-        return f"You ask for {lowest}."
-    return f"Your presets ask for {lowest.removesuffix(' %')} to {highest}."
+        return f"You ask for {lowest}{more}."
+    return f"Your presets ask for {lowest.removesuffix(' %')} to {highest}{more}."
 
 
 # 3 What would it cost?

@@ -675,10 +675,10 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "too many":
         return f"You forget {share}: too much"
     if check.level == "look":
-        return f"After {name}: {_describe_recall(check)}"
+        return f"Next review after {name}: {_describe_recall(check)}"
     if check.level == "fine":
         return f"After {name}, you remember {_describe_as_expected(check)}"
-    return f"After {name}: {_describe_inconclusive(check)}"
+    return f"Next review after {name}: {_describe_inconclusive(check)}"
 
 
 def _describe_as_expected(check: f.Check) -> str:

@@ -499,6 +499,7 @@ class RetentionPane:
 
     summary: PaneLine
     items: tuple[PaneItem, ...]
+    recalled: float  # share of all reviews
     remembers_too_little: bool  # over all cards
     hard_may_hide_forgetting: bool
 
@@ -584,6 +585,7 @@ def render_retention(
     return RetentionPane(
         summary,
         tuple(items),
+        recalled=overall.recalled.estimate,
         remembers_too_little=marks["all"] == "look",
         hard_may_hide_forgetting=hard_line is not None and hard_line.level == "not yet",
     )
