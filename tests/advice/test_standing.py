@@ -158,7 +158,7 @@ def test_command_and_overview_have_the_same_line(collection: Path) -> None:
     assert line.title == "Where you stand"
     assert shown.line(line.answers) in " ".join(done.stdout.split())
     assert "Where do I stand?" in done.stdout
-    assert "--rows benchmark" in done.stdout
+    assert "rest on the benchmark's reviews" in done.stdout
 
 
 @pytest.mark.parametrize("presets", slow_except({False}, [True, False]))

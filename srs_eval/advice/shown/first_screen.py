@@ -327,9 +327,9 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
         all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
         text += f" Keeping {all_of_them} does no harm."
+    lines = [PaneLine(text)]
     if sharing.unit_count == 1:
-        text += _describe_decks(sharing_findings)
-    line = PaneLine(text)
+        lines += _describe_decks(sharing_findings)
     rows: list[PresetRow] = []
     if sharing.unit_count > 1:
         presets = so_far.presets
@@ -337,20 +337,23 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         for preset in presets:  # presets to change are dropped last
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
-    return Pane(TITLES[3], PaneLine(answer), (line, *rows), questions)
+    return Pane(TITLES[3], PaneLine(answer), (*lines, *rows), questions)
 
 
-def _describe_decks(sharing_findings: Sequence[tuple[f.Finding, f.Sharing]]) -> str:
-    """Say whether the decks of the only preset can share it; "" if that is not known."""
+def _describe_decks(
+    sharing_findings: Sequence[tuple[f.Finding, f.Sharing]],
+) -> Iterator[PaneLine]:
+    """Yield a line on whether the decks of the only preset can share it, if that is known."""
     for finding, sharing in sharing_findings:
         if sharing.unit != "deck" or sharing.unit_count < 2 or finding.probability is None:
             continue
         decks = f"your {sharing.unit_count} decks"
         if finding.recommendation == Recommendation.KEEP_SHARED:
-            return f" One is enough for {decks}: you forget at much the same rate in them."
+            yield PaneLine(f"It is enough for {decks}: you forget at much the same rate in them.")
         if finding.recommendation == Recommendation.SPLIT:
-            return f" But you forget differently in {decks}: each could have a preset of its own."
-    return ""
+            yield PaneLine(
+                f"But you forget differently in {decks}: each could have a preset of its own."
+            )
 
 
 def _describe_pooled(count: int, *, has_new_parameters: bool) -> str:
