@@ -237,7 +237,7 @@ def test_stored_parameters_of_others_may_matter_with_too_few_reviews_to_fit(
 
 @pytest.mark.parametrize(
     ("entries", "sure"),
-    [(300, "too few reviews for Anki to fit others"), (600, "not sure")],
+    [(300, "too few reviews for Anki to fit new ones"), (600, "not sure")],
 )
 def test_log_without_presets_has_one_act_for_all_reviews(
     log: ReviewLog, entries: int, sure: str

@@ -41,8 +41,8 @@ _COVERAGE = (
     "85 %."
 )
 _TWO_KINDS_OF_EQUAL = (
-    "Remembering as much keeps your reviews as easy as with {current}. Knowing as many cards lets "
-    "you forget more in reviews: choose it if what you know at the end is all that matters."
+    "The first choice keeps your reviews as easy as with {current}. The second lets you forget "
+    "more in reviews: choose it if what you know at the end is all that matters to you."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned

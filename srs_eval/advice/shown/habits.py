@@ -50,7 +50,9 @@ def _frequency_sentences(finding: Finding) -> list[str]:
     """Return how often is enough, and what that is compared with."""
     growth = _format_growth(finding)
     reason = _frequency_reason(finding)
-    advice = f"Optimize whenever you have {growth} more reviews than the last time, {reason}."
+    advice = (
+        f"Optimize whenever you have {growth} more reviews than when you last optimized, {reason}."
+    )
     reviews = format_count(finding.reviews, "review")
     if not get_evidence(finding, f.OptimizationFrequency).costs:
         verb = "is" if finding.reviews == 1 else "are"
@@ -87,12 +89,12 @@ def _noise_sentences(finding: Finding) -> list[str]:
     if not noisy:
         return [
             f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
-            "days, each would change by less than half as much as it differs between people."
+            "days, each would change by less than half of what people differ by."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
-        f"on other days, {pronoun} would change by more than half as much as between people."
+        f"on other days, {pronoun} would change by more than half of what people differ by."
     ]
 
 
@@ -138,8 +140,8 @@ def _hard_sentences(finding: Finding) -> list[str]:
         unchanged = format_percent(learning.unchanged)
         reviews = format_count(learning.hard.reviews, "review")
         sentences.append(
-            f"In {reviews} that followed a Hard, you recalled {recalled}. If your memory had not "
-            f"grown at the Hard, it would have been {unchanged}."
+            f"In {reviews} that followed a Hard, you recalled {recalled}. If Hard had not "
+            f"strengthened your memory, you would have recalled {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
@@ -489,7 +491,7 @@ def _explain_check(check: f.Check) -> list[str]:
     if may_hide_forgetting(check):
         return [
             "Hard counts as remembered. If you press it for cards that you have forgotten, you "
-            "remember less than these screens say: press Again for those. Your reviews so far do "
+            "remember less than the figures say: press Again for those. Your reviews so far do "
             "not show whether you do."
         ]
     if check.level != "look":
@@ -518,7 +520,7 @@ def _explain_check(check: f.Check) -> list[str]:
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
             last_day = say.format_day(check.last_review_date)
-            return [f"All these answers are about the time up to {last_day}."]
+            return [f"All these findings are about the time up to {last_day}."]
         case "gap":
             return [
                 "FSRS takes into account how long a card really waited, so a break calls for no "
@@ -619,7 +621,7 @@ def _explain_old_cards(check: f.Check) -> str:
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
         f"For every 100 old cards{preset}, you recalled {estimate} than expected ({most} to "
-        f"{least}). The chance that you recall more than 3 fewer than expected is {probability} %."
+        f"{least}). The chance that the shortfall is greater than 3 is {probability} %."
     )
     if check.level == "look":
         explanation += (

@@ -43,7 +43,7 @@ def _sentences(finding: Finding) -> list[str]:
     if evidence.conclusion == "defaults":
         return [
             "You have not optimized yet. “What to do” says whether you should.",
-            f"After that, {rule[0].lower()}{rule[1:]}. {_describe_next(evidence)}",
+            f"Once you have optimized, {rule[0].lower()}{rule[1:]}. {_describe_next(evidence)}",
         ]
     if evidence.conclusion == "unknown":
         return [

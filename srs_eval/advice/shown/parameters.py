@@ -52,7 +52,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "leave the parameters as they are",
     Recommendation.OPTIMIZE: "press Optimize",
     Recommendation.POOLED: "paste new parameters into this preset",
-    Recommendation.ONE_LINE: "paste parameters that several presets share into this preset",
+    Recommendation.ONE_LINE: "paste into this preset the parameters that several presets share",
     Recommendation.TAUGHT: "paste parameters suited to few reviews into this preset",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
@@ -83,7 +83,7 @@ _STILL_ADVISED_SENTENCE = (
     "that."
 )
 _TOO_FEW_TO_FIT_SENTENCE = (
-    "Leave the parameters as they are: you have too few reviews for Anki to fit others to them."
+    "Leave the parameters as they are: you have too few reviews for Anki to fit new ones."
 )
 _CLAIM = "that this improves the predictions of your future reviews"
 _CLAIM_OF_KEEPING = "that a change would gain you next to nothing"

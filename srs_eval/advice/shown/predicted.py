@@ -253,7 +253,7 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
 
 
 NO_HEALTH_CHECK = (
-    "Anki makes no health check here: it needs FSRS-6, more than 300 reviews, some of them "
+    "Anki's health check does not run here: it needs FSRS-6, more than 300 reviews, some of them "
     "remembered and some forgotten, and enough cards with the same first interval."
 )
 _SCHEDULER_ADVICE = {

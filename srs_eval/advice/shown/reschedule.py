@@ -70,8 +70,8 @@ def describe_moves(
     return [
         f"Rescheduling would make {evidence.sooner:,} of your {cards} due earlier and "
         f"{evidence.later:,} later. {_describe_moves(evidence.days_moved)}",
-        f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} of them would be due with "
-        f"rescheduling and {sum(without.by_day):,} without it; today alone, "
+        f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} review cards would be due "
+        f"with rescheduling and {sum(without.by_day):,} without it; today alone, "
         f"{rescheduled.due_at_once:,} instead of {without.due_at_once:,}.",
     ]
 
@@ -86,9 +86,12 @@ def advise_on_rescheduling(
     when_due = f"you would remember {now} of them when they come up, but you ask for {asked}."
     match evidence.conclusion:
         case "no need":
+            without_it = " with or without rescheduling"
+            if after != now:
+                without_it = f" with rescheduling, and {now} without it"
             return [
-                f"There is no need to reschedule when you {moment}: with rescheduling, you would "
-                f"remember {after} of your cards when they come up, without it {now}.",
+                f"There is no need to reschedule when you {moment}: you would remember {after} of "
+                f"your cards when they come up{without_it}.",
                 _NEXT_REVIEW,
             ]
         case "backlog":
