@@ -664,7 +664,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("R")
-        await wait_until(pilot, lambda: "reviews · Anki's" in screen_text(app))
+        await wait_until(pilot, lambda: "reviews: Anki's (" in screen_text(app))
         assert app.session.models.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
         await wait_until(pilot, lambda: app.session.models.requested == "fsrs")

@@ -242,9 +242,8 @@ def _calibration_line(findings: Sequence[f.Finding]) -> str:
     recalled = calibration.nearest_bin.recalled
     recalled_range = say.format_share_range(recalled)
     conclusion = _CALIBRATION_WORDS[calibration.conclusion]
-    says = "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When FSRS says"
     return (
-        f"{says} {expected}, you recall {format_percent(recalled.estimate, 0)} ({recalled_range}): "
+        f"{expected}, you recall {format_percent(recalled.estimate, 0)} ({recalled_range}): "
         f"{conclusion}"
     )
 
@@ -258,7 +257,10 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
             missing = say.format_missing_data(finding.missing)
             answer = f"Can't tell yet: it {missing} with a prediction near 90 %."
     else:
-        answer = f"{_calibration_line([finding])}."
+        says = (
+            "Where FSRS, which is off, would say" if calibration.fsrs_is_off else "When FSRS says"
+        )
+        answer = f"{says} {_calibration_line([finding])}."
     overall = calibration.overall
     reviews = format_count(overall.recalled.reviews, "usable review")
     expected = format_percent(overall.expected)
