@@ -399,11 +399,13 @@ def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findi
             continue
         retention = preset.desired_retention
         stored = preset.active_parameters
-        optimized = learner.fit_parameters(f.RECENCY, group)
+        optimized = None
+        if len(learner.positions(group)) >= f.MIN_REVIEWS_TO_FIT:
+            optimized = learner.fit_parameters(f.RECENCY, group)
         candidates: dict[str, Sequence[float]] = {}
         if stored:
             candidates["the parameters in force"] = normalize_as_anki(stored)
-        if optimized and len(learner.positions(group)) >= f.MIN_REVIEWS_TO_FIT:
+        if optimized:
             candidates["optimized parameters"] = optimized
         candidates["the defaults"] = normalize_as_anki(())
         by_candidate = []

@@ -72,13 +72,13 @@ ReasonWithoutCards = Literal["few cards", "no schedule"]
 
 
 def _assess_preset(learner: Learner, group: int, preset: Preset) -> f.Reschedule:
+    if len(learner.positions(group)) < f.MIN_REVIEWS_TO_FIT:
+        return f.Reschedule("few reviews")
     try:
         parameters = learner.fit_parameters(f.RECENCY, group)
     except NotEnoughData:
         return f.Reschedule("few cards" if learner.log.schedule is not None else "no schedule")
     assert parameters is not None
-    if len(learner.positions(group)) < f.MIN_REVIEWS_TO_FIT:
-        return f.Reschedule("few reviews")
     cards = reschedule_cards(learner, group, preset, parameters)
     if not isinstance(cards, RescheduledCards):
         return f.Reschedule(cards)

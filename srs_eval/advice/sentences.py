@@ -52,9 +52,12 @@ def _format_ends(interval: Interval, places: int) -> tuple[str, str]:
     return ends, _better_or_worse(last, places)
 
 
-def format_difference_with_range(interval: Interval, places: int = 4) -> str:
-    """Format a difference with its ends, if it has any: "0.0021 better (0.0008 to 0.0034)"."""
-    estimate = format_difference(interval.estimate, places)
+def format_difference_with_range(interval: Interval, places: int = 4, than: str = "") -> str:
+    """Format a difference with its ends, if it has any: "0.0021 better (0.0008 to 0.0034)".
+
+    `than` follows "better", such as " than right".
+    """
+    estimate = f"{format_difference(interval.estimate, places)}{than}"
     if _has_no_bounds(interval):
         return estimate
     ends, word = _format_ends(interval, places)
@@ -233,11 +236,9 @@ def says_missing_data(text: str, missing: MissingData) -> bool:
     return _format_amounts(missing) in text
 
 
-def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:
-    """Format overdue cards: "94 of 396 cards overdue: 16 minutes"; no "of 396" if `total` is 0."""
-    amount = format_count(cards, "card")
-    if total:
-        amount = f"{cards:,} of {format_count(total, 'card')}"
+def format_overdue(cards: int, minutes: float, total: int, suffix: str = "") -> str:
+    """Format overdue cards: "94 of 396 cards overdue: 16 minutes"."""
+    amount = f"{cards:,} of {format_count(total, 'card')}"
     return f"{amount} overdue{suffix}: {format_work_time(minutes)}"
 
 

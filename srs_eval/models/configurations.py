@@ -313,7 +313,7 @@ def describe_rows(protocol: Protocol) -> str:
 
 
 def describe_review_count(count: int, protocol: Protocol) -> str:
-    """Describe the reviews with their number, and say from which day later days are later."""
+    """Describe the reviews with their number, and say which day they are later than."""
     later_days = "made on a later day than the card's previous one"
     return f"{format_count(count, 'review')}{_describe_choice_of_rows(protocol, later_days)}"
 

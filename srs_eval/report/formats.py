@@ -103,15 +103,20 @@ ROW_OWNERS: Mapping[str, str] = {"anki": "Anki's", "benchmark": "the benchmark's
 
 def format_protocol(protocol: Protocol) -> str:
     """Return the rule for rows and every flag that differs from the default: "anki, secs"."""
+    return ", ".join([protocol.rows, *list_flags(protocol)])
+
+
+def list_flags(protocol: Protocol) -> list[str]:
+    """List every flag that differs from the default: ["secs", "seed 7"]."""
     defaults = Protocol()
-    words: list[str] = [protocol.rows]
+    flags = []
     for field in fields(Protocol):
         value = getattr(protocol, field.name)
         if field.name == "rows" or value == getattr(defaults, field.name):
             continue
         name = field.name.replace("_", " ")
-        words.append(name if value is True else f"{name} {value}")
-    return ", ".join(words)
+        flags.append(name if value is True else f"{name} {value}")
+    return flags
 
 
 def truncate(text: str, width: int) -> str:

@@ -17,6 +17,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
+from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
 from tools.simulated import SimulatedLearner, simulate_learner
 
@@ -120,3 +121,13 @@ def test_state_of_a_real_learner_counts_their_reviews() -> None:
     assert state[0].reviews == 4_940
     assert "4,940 evaluated reviews" in shown.sentences(state[0])[1]
     assert find_conclusion(state, "hour") == "unknown"
+
+
+def test_effect_that_helps_nothing_has_no_negative_reduction() -> None:
+    def describe(worth: float) -> str:
+        effect = DayEffect("does not matter", Interval(worth, 0.002, 5_000, 200))
+        return shown.line([Finding("day", "your reviews", evidence=effect)])
+
+    assert "would not reduce FSRS-6's error (" in describe(-0.001)
+    assert "would not reduce" in describe(0.0001)
+    assert "would reduce FSRS-6's error by 0.6 % (" in describe(0.006)

@@ -9,6 +9,7 @@ import pytest
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import shown
+from srs_eval.advice.buttons import preview_buttons
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.reschedule import _conclude, assess_rescheduling, compute_intervals
 from srs_eval.models import fsrs6
@@ -62,6 +63,21 @@ def test_cards_come_sooner_if_memory_grows_less(
     text = " ".join(shown.sentences(finding))
     assert f"{evidence.added_at_once:,} more cards would be due today" in text
     assert "too late" in text
+
+
+def test_few_reviews_are_nothing_to_optimize_or_reschedule_for(
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = np.arange(f.MIN_REVIEWS_TO_FIT - 1)
+    monkeypatch.setattr(Learner, "positions", lambda *_: few)
+    finding, evidence = reschedule(learner, monkeypatch, 0.0)
+    assert evidence.conclusion == "few reviews"
+    assert "too few reviews to optimize" in shown.sentences(finding)[0]
+    previews = f.get_evidence(next(preview_buttons(learner, [100])), f.ButtonPreview)
+    assert "optimized parameters" not in dict(previews.by_candidate)
+    monkeypatch.setattr(Learner, "positions", lambda *_: np.arange(f.MIN_REVIEWS_TO_FIT))
+    previews = f.get_evidence(next(preview_buttons(learner, [100])), f.ButtonPreview)
+    assert "optimized parameters" in dict(previews.by_candidate)
 
 
 def test_cards_come_later_if_memory_grows_more(

@@ -21,6 +21,7 @@ from srs_eval.advice.findings import (
     RecallGroup,
     Retention,
     RetentionCause,
+    RetentionPart,
     find_retention_parts,
     get_evidence,
 )
@@ -134,6 +135,21 @@ def test_four_gaps_add_up_to_recalled_minus_desired() -> None:
     assert all(gap is not None for gap in gaps)
     difference = retention.groups[0].recalled.estimate - 0.9
     assert sum(gap.estimate for gap in gaps if gap) == pytest.approx(difference)
+
+
+@pytest.mark.parametrize(
+    ("gap", "summary"),
+    [
+        (0.013, "2.3 points less, 1.3 of them because no interval is shorter than one day"),
+        (0.031, "2.3 points less because no interval is shorter than one day"),
+    ],
+)
+def test_line_states_how_much_of_a_gap_has_a_cause(gap: float, summary: str) -> None:
+    part = RetentionPart(RetentionCause.SHORTEST_INTERVAL, Interval(-gap, 0.002, 2_000, 60))
+    group = RecallGroup("all", Interval(0.877, 0.01, 2_000, 60), 0.88)
+    retention = Retention("below", (group,), 0.9, False, Interval(0.0, 0.01), parts=(part,))
+    line = shown.line([Finding("retention", "Words", evidence=retention)])
+    assert f"(desired 90 %: {summary})" in line
 
 
 def test_punctual_learner_with_true_parameters_has_no_part_to_mend() -> None:

@@ -348,11 +348,12 @@ def _describe_decks(
         if sharing.unit != "deck" or sharing.unit_count < 2 or finding.probability is None:
             continue
         decks = f"your {sharing.unit_count} decks"
+        forget = "forget" if finding.probability >= f.SURE else "seem to forget"
         if finding.recommendation == Recommendation.KEEP_SHARED:
-            yield PaneLine(f"It is enough for {decks}: you forget at much the same rate in them.")
+            yield PaneLine(f"It is enough for {decks}: you {forget} at much the same rate in them.")
         if finding.recommendation == Recommendation.SPLIT:
             yield PaneLine(
-                f"But you forget differently in {decks}: each could have a preset of its own."
+                f"But you {forget} differently in {decks}: each could have a preset of its own."
             )
 
 
@@ -438,7 +439,7 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
 
 def _is_pressed_often(hard: f.Check) -> bool:
     """Return True if Hard is pressed so often that recall could be well below what it seems."""
-    return hard.count >= f.MIN_HARD_SHARE * hard.total > 0
+    return hard.total > 0 and hard.count >= f.MIN_HARD_SHARE * hard.total
 
 
 # Below

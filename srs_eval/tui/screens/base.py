@@ -131,6 +131,11 @@ def _get_session(screen: Screen[Any]) -> AppSession:
     return cast("AppSession", screen.app.session)  # type: ignore[attr-defined]
 
 
+def _name_owner(rows: str) -> str:
+    """Name who counts these reviews, for a line without room for an article: "benchmark's"."""
+    return formats.ROW_OWNERS[rows].removeprefix("the ")
+
+
 class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[Any]):
     """A screen of the app; `actions` are what its keys do, and help.md describes it."""
 
@@ -238,9 +243,8 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
     def _describe_protocol(self) -> str:
         """Say whose reviews these are, and with which flags: "benchmark's (Anki's: 11,713)"."""
         protocol = self.session.models.protocol
-        _, *flags = formats.format_protocol(protocol).split(", ")
-        owner = formats.ROW_OWNERS[protocol.rows].removeprefix("the ")
-        return ", ".join([owner, *flags]) + self._count_other_rows()
+        words = [_name_owner(protocol.rows), *formats.list_flags(protocol)]
+        return ", ".join(words) + self._count_other_rows()
 
     def _count_other_rows(self) -> str:
         """Count the reviews by the other rule if their number differs: " (Anki's: 11,713)"."""
@@ -252,8 +256,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         other_count = import_summary.rows[models.alternative_rows].kept
         if count == other_count:
             return ""
-        owner = formats.ROW_OWNERS[models.alternative_rows].removeprefix("the ")
-        return f" ({owner}: {other_count:,})"
+        return f" ({_name_owner(models.alternative_rows)}: {other_count:,})"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":

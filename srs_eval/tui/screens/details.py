@@ -20,8 +20,8 @@ from srs_eval.advice.findings import Fit, estimate_missing_data
 from srs_eval.advice.sentences import (
     differs,
     format_cant_tell,
-    format_difference,
     format_difference_with_range,
+    format_interval,
     format_missing_data,
     format_percent,
 )
@@ -377,12 +377,10 @@ class CompareScreen(AppScreen, actions="compare"):
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
         basis = f"{format_count(left.size, 'review')} from {format_count(difference.days, 'day')}"
-        difference_text = format_difference_with_range(difference)
-        estimate = format_difference(difference.estimate)
-        comparison = "left and right are equal"
         if differs(difference.estimate):
-            comparison = f"left is {estimate} than right"
-        comparison += difference_text.removeprefix(estimate)
+            comparison = f"left is {format_difference_with_range(difference, than=' than right')}"
+        else:
+            comparison = f"left and right are equal {format_interval(difference)}"
         return Text.assemble(
             (heading, "bold"),
             f"{addition}\nlog loss: {comparison}",

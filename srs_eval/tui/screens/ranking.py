@@ -31,7 +31,6 @@ from srs_eval.tui.widgets.facts import render_metric_table, render_parameter_tab
 from srs_eval.tui.widgets.ranking import FOLD_LINE, RankingTable
 
 _MIN_WIDTH_FOR_OTHER_ROWS = 96  # of the window, to name the other rows in the title, too
-_MIN_WIDTH_FOR_SENTENCE_FOLDED = 110  # to do so in more words if models are folded
 _ANSWER_LINES = 3  # lines of the ranking's answer
 _ANSWER_LINES_LOW = 2  # the same in a low window
 _REFRESH_SECONDS = 1 / 6  # between two updates of the screen
@@ -153,9 +152,7 @@ class RunScreen(AppScreen, actions="run"):
             alternative_rows = self.session.models.alternative_rows
             has_room = not folded or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
             if alternative_rows is not None and has_room:
-                min_width = _MIN_WIDTH_FOR_SENTENCE_FOLDED if folded else _MIN_WIDTH_FOR_OTHER_ROWS
-                verb = "R switches to" if self.size.width >= min_width else "R:"
-                title += f" ({verb} {formats.ROW_OWNERS[alternative_rows]})"
+                title += f" (R: {formats.ROW_OWNERS[alternative_rows]})"
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
         if folded:
@@ -247,11 +244,7 @@ class RunScreen(AppScreen, actions="run"):
         graph = self.session.models.find_graph(result)
         self.query_one(CalibrationChart).show(graph)
         line = self.evaluation.ranked_result(model.name)
-        figures_width = self.query_one("#figures").size.width
-        average_error = f"off by {format_percent(graph.mae)}"
-        if len(f"{average_error} on average") <= figures_width:
-            average_error += " on average"
-        figures = Text(average_error, "bold")
+        figures = Text(f"off by {format_percent(graph.mae)}", "bold")
         if not (self.has_class("-wide") and self.has_class("-high")):  # else all are shown below
             for name, figure in (
                 ("log loss", formats.format_loss(line.log_loss)),
@@ -261,7 +254,8 @@ class RunScreen(AppScreen, actions="run"):
                 figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
         if measurement is not None:
             verdict = format_verdict(measurement)
-            fits = len(COLUMN_TITLE) + 1 + len(verdict) <= figures_width
+            width = self.query_one("#figures").size.width
+            fits = len(COLUMN_TITLE) + 1 + len(verdict) <= width
             separator = " " if fits else "\n  "
             figures = Text.assemble(figures, (f"\n{COLUMN_TITLE}{separator}", "dim"), verdict)
         self.query_one("#figures", Static).update(figures)

@@ -262,9 +262,9 @@ def render_evidence(
         sections.extend(new_sentences[_LEADING_SENTENCES:])
     else:
         sections.extend(new_sentences)
-    shown_tables = tables(answer)
-    if not shows_tables:
-        shown_tables = shown_tables[: len(shown_tables) - count_foldable_tables(answer)]
+    shown_tables: Sequence[Table] = ()
+    if shows_tables or are_tables_the_answer(answer):
+        shown_tables = tables(answer)
     for table in shown_tables:
         sections.append(Text(table.heading, "bold"))
         sections.append(render_table_with_intervals(table))
