@@ -15,7 +15,7 @@ The tables, with Wilson's 95 % intervals:
    says that they remember as much as they asked for. "Honest" rows press Hard for recalled cards
    only, some more often where recall was unlikely, with growth after Hard as among 9,999 published
    users. The last lines print which share of the others a test with 2.5 % false alarms would find.
-3. Old cards: what the check says by the true gap between what the parameters in force expect and
+3. Mature cards: what the check says by the true gap between what your current parameters expect and
    the known probability of recall.
 """
 
@@ -47,7 +47,7 @@ from tools.simulated.worlds import World, simulate_world
 
 _ANSWERS = {"2,000": 3_800, "6,000": 11_800}  # answers with about so many reviews of later days
 _MATURE_DAYS = 21
-_TRUE_GAP = 0.03  # by which fewer old cards are recalled than expected, from which it matters
+_TRUE_GAP = 0.03  # by which fewer mature cards are recalled than expected, from which it matters
 _LARGE_GAP = 0.05
 _FALSE_ALARM_RATE = 0.025
 _PLAIN = World(stored="true", suspends_leeches=False)
@@ -80,7 +80,7 @@ HIDDEN_WORLDS = {
     "Hard in 60 % of lapses, power law": replace(_PLAIN, hard_for_lapses=0.6, truth="power law"),
     "Easy in 15 % of lapses": replace(_PLAIN, easy_for_lapses=0.15),
 }
-OLD_CARD_WORLDS = {
+MATURE_CARD_WORLDS = {
     "true parameters": _PLAIN,
     "bold parameters": replace(_PLAIN, stored="bold"),
     "power law, defaults": replace(_PLAIN, truth="power law", stored="defaults"),
@@ -88,7 +88,7 @@ OLD_CARD_WORLDS = {
 }
 
 
-Diagnosis = TypeVar("Diagnosis", "LeechDiagnosis", "ButtonDiagnosis", "OldCardDiagnosis")
+Diagnosis = TypeVar("Diagnosis", "LeechDiagnosis", "ButtonDiagnosis", "MatureCardDiagnosis")
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class ButtonDiagnosis:
 
 
 @dataclass(frozen=True)
-class OldCardDiagnosis:
-    """One learner: the check of old cards, and by how much fewer are truly recalled."""
+class MatureCardDiagnosis:
+    """One learner: the check of mature cards, and by how much fewer are truly recalled."""
 
     level: str
     true_gap: float
@@ -158,14 +158,14 @@ def diagnose_buttons(world: World, seed: int) -> ButtonDiagnosis:
     )
 
 
-def diagnose_old_cards(world: World, seed: int) -> OldCardDiagnosis | None:
-    """Return what is said of a learner's old cards; None if there is none with enough reviews."""
+def diagnose_mature_cards(world: World, seed: int) -> MatureCardDiagnosis | None:
+    """Return what is said of a learner's mature cards; None if none has enough reviews."""
     simulated, _ = simulate(world, seed)
     learner = Learner.of(simulated.log())
     (group,) = learner.groups
     checks = merge_checks(list(assess_retention(learner, [group])))
-    old_cards = next((check for check in checks if check.name == "old cards"), None)
-    if old_cards is None:
+    mature_cards = next((check for check in checks if check.name == "mature cards"), None)
+    if mature_cards is None:
         return None
     assert learner.log.entries is not None
     assert learner.log.entries.interval is not None
@@ -173,7 +173,7 @@ def diagnose_old_cards(world: World, seed: int) -> OldCardDiagnosis | None:
     index = np.flatnonzero(is_old)
     expected = learner.predict_with_parameters(learner.active_parameters(group), index)
     gap = float(np.mean(expected - simulated.recall[learner.entry_index][index]))
-    return OldCardDiagnosis(old_cards.level, gap)
+    return MatureCardDiagnosis(mature_cards.level, gap)
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Part(Generic[Diagnosis]):
 
 LEECHES = Part("leeches", LeechDiagnosis, diagnose_leeches, LEECH_WORLDS)
 BUTTONS = Part("buttons", ButtonDiagnosis, diagnose_buttons, HONEST_WORLDS | HIDDEN_WORLDS)
-OLD_CARDS = Part("old cards", OldCardDiagnosis, diagnose_old_cards, OLD_CARD_WORLDS)
+MATURE_CARDS = Part("mature cards", MatureCardDiagnosis, diagnose_mature_cards, MATURE_CARD_WORLDS)
 
 
 def print_row(*cells: object) -> None:
@@ -246,9 +246,9 @@ def _list_chances(
     return [row.chance for name in names for row in diagnoses[name] if row.size == size]
 
 
-def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis]]) -> None:
+def print_mature_cards(diagnoses: dict[str, list[MatureCardDiagnosis]]) -> None:
     rows = [row for world_rows in diagnoses.values() for row in world_rows]
-    print("\n| old cards are truly recalled less by | look | fine | not yet |")
+    print("\n| mature cards are truly recalled less by | look | fine | not yet |")
     print("|---|---|---|---|")
     limits = (-1.0, 0.01, _TRUE_GAP, _LARGE_GAP, 1.0)
     names = ("under 1 point", "1 to 3 points", "3 to 5 points", "over 5 points")
@@ -318,7 +318,7 @@ def main() -> int:
         if "2" in options.parts:
             print_buttons(diagnose_all(BUTTONS, learners, pool, kept))
         if "3" in options.parts:
-            print_old_cards(diagnose_all(OLD_CARDS, learners, pool, kept))
+            print_mature_cards(diagnose_all(MATURE_CARDS, learners, pool, kept))
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 

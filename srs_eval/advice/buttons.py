@@ -404,7 +404,7 @@ def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findi
             optimized = learner.fit_parameters(f.RECENCY, group)
         candidates: dict[str, Sequence[float]] = {}
         if stored:
-            candidates["the parameters in force"] = normalize_as_anki(stored)
+            candidates["your current parameters"] = normalize_as_anki(stored)
         if optimized:
             candidates["optimized parameters"] = optimized
         candidates["the defaults"] = normalize_as_anki(())

@@ -25,7 +25,7 @@ from srs_eval.stats.intervals import MIN_DAYS, Interval
 _CHECK_ORDER = (
     "ignored cards",
     "overdue",
-    "old cards",
+    "mature cards",
     "leeches",
     "again",
     "easy",
@@ -43,7 +43,7 @@ _FEWER_OVERDUE_MINUTES = 15.0
 _LONG_GAP_DAYS = 30  # days without reviews
 _DAYS_PER_YEAR = 365
 _DAY_MS = 86_400_000
-_MIN_REVIEWS = 100  # reviews after a button, or of old cards
+_MIN_REVIEWS = 100  # reviews after a button, or of mature cards
 _TOO_MANY_AGAIN_SHARE = 0.3
 """Share of Again above which recall is below any retention that Anki offers."""
 _NORMAL_95 = 1.959964
@@ -258,10 +258,10 @@ def _check_learning_from_hard(check: f.Check, learning: f.LearningFromHard | Non
     return check
 
 
-def _check_old_cards(subject: str, group: f.RecallGroup) -> f.Check:
-    """Check a preset's old cards by the probability that too few of them are recalled."""
+def _check_mature_cards(subject: str, group: f.RecallGroup) -> f.Check:
+    """Check a preset's mature cards by the probability that too few of them are recalled."""
     recalled = group.recalled
-    check = f.Check("old cards", "not yet", count=recalled.reviews, subject=subject)
+    check = f.Check("mature cards", "not yet", count=recalled.reviews, subject=subject)
     check = replace(check, recalled=recalled, expected=group.expected)
     if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
         return replace(check, problem="few")
@@ -278,12 +278,12 @@ def _check_old_cards(subject: str, group: f.RecallGroup) -> f.Check:
 
 
 def _checks_from_findings(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
-    """Yield checks on old cards and learning steps for each preset, from its findings."""
+    """Yield checks on mature cards and learning steps for each preset, from its findings."""
     for finding in findings:
         if isinstance(finding.evidence, f.Retention):
             for group in finding.evidence.groups:
                 if group.name == "mature cards":
-                    yield _check_old_cards(finding.subject, group)
+                    yield _check_mature_cards(finding.subject, group)
         elif isinstance(finding.evidence, f.StepTimings):
             yield _check_steps(finding.subject, finding.evidence)
 

@@ -3,7 +3,7 @@
 In FSRS-6 a card's difficulty follows from its answers alone: the first answer sets it, Again and
 Hard raise it, the less the nearer it is to 10, Easy lowers it, and Good only lets it drift towards
 the difficulty of a first Easy. Whether a high difficulty does harm is seen in the reviews of these
-cards: it does, if fewer are recalled than the parameters in force expect, or more. Only reviews
+cards: it does, if fewer are recalled than the current parameters expect, or more. Only reviews
 count that the parameters cannot have been fitted to; if these are too few, all do.
 """
 

@@ -787,15 +787,15 @@ class Check:
     is_bound: bool = False  # whether the best step is known only to lie beyond `minutes`
     last_review_date: str | None = None  # for gap and overdue: day of the last review, if long ago
     gap_end_date: str | None = None  # day on which the longest gap ended, if dates are known
-    recalled: Interval | None = None  # for old cards, or at the review after a button
+    recalled: Interval | None = None  # for mature cards, or at the review after a button
     expected: float | None = None  # recall expected by FSRS
-    subject: str = ""  # the preset, for ignored and old cards, and for steps
+    subject: str = ""  # the preset, for ignored and mature cards, and for steps
     ignore_date: str | None = None  # before which Anki ignores cards, if it ignores all of a preset
     problem: CheckProblem = ""
     timing: StepTiming | None = None  # for steps: the one that the problem is about
     desired: float | None = None  # for steps: the retention at which a card should come again
     probability: float | None = None
-    """For old cards: that they are recalled over three points less than the parameters expect."""
+    """For mature cards: that recall is over three points below what the parameters expect."""
     leeches: tuple[Leech, ...] = ()  # the worst ones
 
 
@@ -897,8 +897,8 @@ class FirstInterval:
     share: float  # of all first answers that such a review followed
     elapsed_days: float  # until that review, the median
     recalled: float  # share recalled at it
-    expected: float  # by the parameters in force
-    interval: float  # by the parameters in force
+    expected: float  # by the current parameters
+    interval: float  # by the current parameters
     own: float | None = None  # by the learner's first reviews alone; None for too few
     low: float | None = None  # 95 % of the drawn sets are between these
     high: float | None = None
@@ -933,7 +933,7 @@ class DifficultyGroup:
     low: float
     high: float
     recalled: Interval
-    expected: float  # by the parameters in force
+    expected: float  # by the current parameters
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def _compare_with_today(
 
     `fsrs7_losses` (k,) are those of the held-out reviews at the positions `index` (k,). Without
     FSRS, today's scheduler is SM-2, which is fitted to nothing. Otherwise only reviews count that
-    the parameters in force cannot have been fitted to, and FSRS-7 is fitted again before each of
+    the current parameters cannot have been fitted to, and FSRS-7 is fitted again before each of
     five blocks of them.
     """
     if learner.is_fsrs_off and learner.sm2_candidates:

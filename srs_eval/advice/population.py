@@ -58,6 +58,8 @@ _MOST_GAIN_BY_TEACHING = 0.0045  # nats a review, over Anki's optimizer
 _TOTAL_GAIN_BY_TEACHING = 2.7  # nats, over the number of reviews that the parameters are fitted to
 _SPREAD_OF_TEACHING = 1.2  # standard deviation between people, in units of the mean gain
 _MIN_PROBABILITY = 1e-9  # predictions are within it and 1 minus it, so that their logs are finite
+_LOSS_OF_NEXT_FIT = 2.0  # nats over all reviews that a refit loses because it follows chance
+_LOSS_OF_FIRST_FIT = 4.0  # the same if the stored parameters come from other reviews
 _MIN_REVIEWS_OF_FIT = 64  # with fewer earlier reviews, stored parameters come from elsewhere
 _MIN_GROWTH_BASE = 400  # a fit to fewer reviews stays near its start
 # fmt: off
@@ -125,10 +127,15 @@ class StoredParameters:
 
         It is 0 if the parameters were fitted to other reviews, such as those of another preset.
         """
-        seen = self.reviews - self.unseen_reviews
-        if seen < _MIN_REVIEWS_OF_FIT:
+        if not self.is_earlier_fit:
             return 0.0
+        seen = self.reviews - self.unseen_reviews
         return min(self.unseen_reviews / max(seen, _MIN_GROWTH_BASE), _MAX_GROWTH)
+
+    @property
+    def is_earlier_fit(self) -> bool:
+        """Return True if the parameters can have been fitted to some of the reviews."""
+        return self.reviews - self.unseen_reviews >= _MIN_REVIEWS_OF_FIT
 
 
 def refit_prior(stored: StoredParameters) -> GainPrior:
@@ -136,18 +143,21 @@ def refit_prior(stored: StoredParameters) -> GainPrior:
 
     With divergence D, growth g, n reviews and u of them unseen, the gain is
 
-        0.45 D + 0.06 √(g D) - 2 u / n²  ±  √((1.1 D)² + 0.085² D).
+        0.45 D + 0.06 √(g D) - c u / n²  ±  √((1.1 D)² + 0.085² D).
 
     The first term is what a refit would gain if it was nearly right, the second what people gain
-    because they change, the third what a refit loses because it follows the chance in n reviews.
-    Good stored parameters differ from a refit by little but this chance, so that a refit loses. The
-    constants suit 12 people's histories and simulated learners (benchmarks/advice.py, acts.py).
+    because they change, the third what a refit loses because it follows the chance in n reviews:
+    c is 2 if the stored parameters were fitted to some of these reviews, because they follow this
+    chance, too, and 4 if they come from other reviews. Good stored parameters differ from a refit
+    by little but this chance, so that a refit loses. The constants suit 12 people's histories and
+    simulated learners (benchmarks/advice.py, acts.py).
     """
     from scipy.special import ndtri
 
     divergence = stored.divergence
     gain_by_change = 0.06 * math.sqrt(stored.growth * divergence)
-    loss_by_chance = 2.0 * stored.unseen_reviews / max(stored.reviews, 1) ** 2
+    nats_by_chance = _LOSS_OF_NEXT_FIT if stored.is_earlier_fit else _LOSS_OF_FIRST_FIT
+    loss_by_chance = nats_by_chance * stored.unseen_reviews / max(stored.reviews, 1) ** 2
     gain = max(0.45 * divergence + gain_by_change - loss_by_chance, -divergence)
     scatter = math.hypot(1.1 * divergence, 0.085 * math.sqrt(divergence))
     z = ndtri((np.arange(200) + 0.5) / 200)  # 200 equally likely values of a standard normal
@@ -198,7 +208,7 @@ def fsrs7_prior(reviews: int) -> GainPrior:
 def fsrs7_change_prior(by_anki: GainPrior, reviews: int) -> GainPrior:
     """Return the prior for a change to optimized FSRS-7 from that for Anki's optimizer.
 
-    Both are about the gain over the parameters in force. What FSRS-7 gains over FSRS-6 is taken to
+    Both are about the gain over the current parameters. What FSRS-7 gains over FSRS-6 is taken to
     be independent of what optimizing gains.
     """
     over_fsrs6 = fsrs7_prior(reviews)

@@ -24,44 +24,44 @@ from srs_eval.stats.tables import Table
 def format_signed(value: float, places: int = 4) -> str:
     """Format a number with its sign: "+0.0021", "−0.0021".
 
-    For log loss use `format_difference`, which says which direction is better.
+    For log loss use `format_difference`, which says "lower" or "higher".
     """
     rounded = round(value, places) + 0.0  # never -0.0
     return f"{rounded:+.{places}f}".replace("-", "−")
 
 
 def format_difference(difference: float, places: int = 4) -> str:
-    """Format a difference in log loss: "0.0021 better", with three places ".002 better"."""
-    return f"{_format_size(difference, places)} {_better_or_worse(difference, places)}".rstrip()
+    """Format a difference in log loss: "0.0021 lower", with three places ".002 lower"."""
+    return f"{_format_size(difference, places)} {_lower_or_higher(difference, places)}".rstrip()
 
 
 def _format_ends(interval: Interval, places: int) -> tuple[str, str]:
     """Format both ends of a difference; the second text is "" unless it holds for both.
 
-    Examples: ("0.0008 to 0.0034", "better"), ("0.0008 better to 0.0021 worse", "").
+    Examples: ("0.0008 to 0.0034", "lower"), ("from 0.0008 lower to 0.0021 higher", "").
     """
     first = interval.low
     last = interval.high
-    first_word = _better_or_worse(first, places)
-    last_word = _better_or_worse(last, places)
+    first_word = _lower_or_higher(first, places)
+    last_word = _lower_or_higher(last, places)
     if first_word and last_word and first_word != last_word:
-        return f"{format_difference(first, places)} to {format_difference(last, places)}", ""
+        return f"from {format_difference(first, places)} to {format_difference(last, places)}", ""
     if abs(last) < abs(first):
         first, last = last, first
     ends = f"{_format_size(first, places)} to {_format_size(last, places)}"
-    return ends, _better_or_worse(last, places)
+    return ends, _lower_or_higher(last, places)
 
 
 def format_difference_with_range(interval: Interval, places: int = 4, than: str = "") -> str:
-    """Format a difference with its ends, if it has any: "0.0021 better (0.0008 to 0.0034)".
+    """Format a difference with its ends, if it has any: "0.0021 lower (0.0008 to 0.0034)".
 
-    `than` follows "better", such as " than right".
+    `than` follows "lower", such as " than right".
     """
     estimate = f"{format_difference(interval.estimate, places)}{than}"
     if _has_no_bounds(interval):
         return estimate
     ends, word = _format_ends(interval, places)
-    if word and word != _better_or_worse(interval.estimate, places):
+    if word and word != _lower_or_higher(interval.estimate, places):
         ends = f"{ends} {word}"
     return f"{estimate} ({ends})"
 
@@ -75,18 +75,18 @@ def _format_size(difference: float, places: int) -> str:
 
 def differs(difference: float, places: int = 4) -> bool:
     """Return True unless the difference rounds to zero."""
-    return bool(_better_or_worse(difference, places))
+    return bool(_lower_or_higher(difference, places))
 
 
-def _better_or_worse(difference: float, places: int) -> str:
-    """Return "better", "worse", or "" if the rounded difference is zero."""
+def _lower_or_higher(difference: float, places: int) -> str:
+    """Return "lower", "higher", or "" if the rounded difference is zero."""
     if float(f"{abs(difference):.{places}f}") == 0:
         return ""
-    return "better" if difference < 0 else "worse"
+    return "lower" if difference < 0 else "higher"
 
 
 def format_interval(interval: Interval) -> str:
-    """Format the interval of a difference: "(95 % range: 0.0008 to 0.0034 better)"."""
+    """Format the interval of a difference: "(95 % range: 0.0008 to 0.0034 lower)"."""
     if _has_no_bounds(interval):
         return "(no range: all reviews are on one day)"
     ends, word = _format_ends(interval, 4)
@@ -236,10 +236,19 @@ def says_missing_data(text: str, missing: MissingData) -> bool:
     return _format_amounts(missing) in text
 
 
-def format_overdue(cards: int, minutes: float, total: int, suffix: str = "") -> str:
-    """Format overdue cards: "94 of 396 cards overdue: 16 minutes"."""
+def format_overdue(cards: int, minutes: float, total: int, *, is_past: bool = False) -> str:
+    """Format overdue cards: "94 of 396 cards are overdue (16 minutes of work)".
+
+    If the learner stopped long ago, "94 of 396 cards were overdue when you last reviewed (16
+    minutes)".
+    """
     amount = f"{cards:,} of {format_count(total, 'card')}"
-    return f"{amount} overdue{suffix}: {format_work_time(minutes)}"
+    work_time = format_work_time(minutes)
+    if is_past:
+        verb = "was" if cards == 1 else "were"
+        return f"{amount} {verb} overdue when you last reviewed ({work_time})"
+    verb = "is" if cards == 1 else "are"
+    return f"{amount} {verb} overdue ({work_time} of work)"
 
 
 def format_work_time(minutes: float) -> str:
@@ -271,13 +280,13 @@ def summarize_presets(findings: Sequence[Finding], summarize: Callable[[Finding]
 def format_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """Format subjects, each with a reason or "", by verdict.
 
-    Example: "better: A (.01 to .03 better); can't tell yet: B".
+    Example: "better: A (.01 to .03 lower); can't tell yet: B".
     """
     return "; ".join(f"{verdict}: {_format_group(group)}" for verdict, group in subjects.items())
 
 
 def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
-    """Join names with their reasons: "A (.01 to .03 better), B and C (too few reviews)"."""
+    """Join names with their reasons: "A (.01 to .03 lower), B and C (too few reviews)"."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in subjects:
         by_reason.setdefault(reason, []).append(name)
@@ -287,18 +296,18 @@ def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
     return ", ".join(groups)
 
 
-def format_log_loss_difference(difference: Interval, on: str = "", than: str = "") -> str:
-    """Format a difference: "log loss 0.0021 better than it on 1,000 reviews (95 % range: …)".
+def format_log_loss_difference(difference: Interval, rival: str = "") -> str:
+    """Format a difference as what a log loss was: "0.0021 lower than that of it (95 % range: …)".
 
-    Here `than` is " than it", and `on` is the noun for one review. A difference that rounds to zero
-    is "the same log loss as it on 1,000 reviews (95 % range: …)".
+    Here `rival` is "that of it". A difference that rounds to zero is "the same as that of it (95 %
+    range: …)".
     """
-    size = format_difference(difference.estimate)
-    reviews = f" on {format_count(difference.reviews, on)}" if on else ""
     interval = format_interval(difference)
     if not differs(difference.estimate):
-        return f"the same log loss{than.replace(' than ', ' as ')}{reviews} {interval}"
-    return f"log loss {size}{than}{reviews} {interval}"
+        comparison = f" as {rival}" if rival else ""
+        return f"the same{comparison} {interval}"
+    comparison = f" than {rival}" if rival else ""
+    return f"{format_difference(difference.estimate)}{comparison} {interval}"
 
 
 def format_percent(share: float, places: int = 1) -> str:
@@ -423,8 +432,11 @@ def format_month(month: str) -> str:
 
 
 def format_day(iso: str) -> str:
-    """Format a day, "2023-05-17": "17 May 2023"."""
-    day = date.fromisoformat(iso)
+    """Format a day, "2023-05-17": "17 May 2023"; other text is unchanged."""
+    try:
+        day = date.fromisoformat(iso)
+    except ValueError:
+        return iso
     return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 

@@ -601,7 +601,7 @@ def _show_comparison(
         console.print(renderable)
     names_by_parameters: dict[str, list[str]] = {}
     for finding in preset_findings:
-        if finding.parameters and preset_action(finding) != "leave":
+        if finding.parameters and preset_action(finding) != "keep":
             parameters = format_parameters(finding.parameters)
             names_by_parameters.setdefault(parameters, []).append(finding.subject)
     for parameters, names in names_by_parameters.items():

@@ -40,7 +40,7 @@ from tests.conftest import shared_or_skip
 from tests.helpers.advice import build_overview, keep_first_entries
 from tests.helpers.program import run_in_process
 
-FROM_OTHER_QUESTIONS = {"old cards", "steps"}
+FROM_OTHER_QUESTIONS = {"mature cards", "steps"}
 
 
 def index_by_name(checks: Sequence[Check]) -> dict[str, Check]:
@@ -101,7 +101,7 @@ def test_overdue_cards_are_counted_with_their_minutes(
     assert "overdue" not in find_checks_after(monkeypatch, none, 90)
     long_ago = find_checks_after(monkeypatch, replace(log, schedule=late_schedule), 90)
     assert list(long_ago)[:2] == ["overdue", "gap"]
-    assert " cards overdue when you last reviewed: " in describe_check(long_ago["overdue"])
+    assert " cards were overdue when you last reviewed (" in describe_check(long_ago["overdue"])
 
 
 def test_gap_without_reviews_is_named_with_its_date(
@@ -178,9 +178,11 @@ def test_recall_three_points_off_is_worth_a_look(
     recalled: float, half: float, one_sided: bool, level: str
 ) -> None:
     recall = Interval(recalled, half, 500, 60)
-    check = checks._classify_recall(Check("old cards", "not yet"), recall, 0.9, one_sided)
+    check = checks._classify_recall(Check("mature cards", "not yet"), recall, 0.9, one_sided)
     assert (check.level, check.problem) == (level, "")
-    few = checks._classify_recall(Check("old cards", "not yet"), replace(recall, reviews=99), 0.9)
+    few = checks._classify_recall(
+        Check("mature cards", "not yet"), replace(recall, reviews=99), 0.9
+    )
     assert (few.level, few.problem) == ("not yet", "few")
 
 
@@ -195,16 +197,16 @@ def test_recall_three_points_off_is_worth_a_look(
         (0.99, 0.01, "fine", 0.0, 0.05),
     ],
 )
-def test_old_cards_are_judged_by_their_probability(
+def test_mature_cards_are_judged_by_their_probability(
     recalled: float, half_width: float, level: str, least: float, most: float
 ) -> None:
     group = RecallGroup("mature cards", Interval(recalled, half_width, 500, 60), 0.9)
-    check = checks._check_old_cards("A", group)
+    check = checks._check_mature_cards("A", group)
     assert check.level == level
     assert check.probability is not None
     assert least <= check.probability <= most
     few = replace(group, recalled=replace(group.recalled, reviews=99))
-    assert checks._check_old_cards("A", few).problem == "few"
+    assert checks._check_mature_cards("A", few).problem == "few"
 
 
 def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
@@ -261,8 +263,11 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
         named.keys()
         == index_by_name(get_evidence(findings[0], Checks).checks).keys() | FROM_OTHER_QUESTIONS
     )
-    assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
-    assert describe_check(named["old cards"]) == "Old cards: you forget twice as many as expected"
+    assert (named["mature cards"].subject, named["mature cards"].level) == ("B", "look")
+    assert (
+        describe_check(named["mature cards"])
+        == "Mature cards: you forget twice as many as expected"
+    )
     assert describe_check(named["steps"]) == (
         "Learning step after Again: 10 min is too long, try 30 s"
     )
@@ -272,7 +277,7 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
     (better,) = merge_checks([remembered("A", 0.96)])
     assert (better.level, describe_check(better)) == (
         "fine",
-        "Old cards: you remember better than expected",
+        "Mature cards: you remember better than expected",
     )
     complete = get_evidence(complete_checks(findings[0], more_findings), Checks)
     assert (complete.checks, complete.conclusion) == (merged, "look")
@@ -348,7 +353,7 @@ def test_each_warning_is_followed_by_what_to_change() -> None:
     recall = Interval(0.7, 0.02, 900, 90)
     warnings = [
         Check("overdue", "look", 400, 500, 3_000.0),
-        Check("old cards", "look", subject="A", recalled=recall, expected=0.9, probability=1.0),
+        Check("mature cards", "look", subject="A", recalled=recall, expected=0.9, probability=1.0),
         Check("leeches", "look", 1, 900, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
         Check("again", "look", 40, 100, problem="too many"),
         *(Check(name, "look", 9, 100, recalled=recall, expected=0.9) for name in ("easy", "hard")),
@@ -420,7 +425,7 @@ def test_checks_reuse_the_fit_of_other_questions(
 
 
 def test_one_sided_check_of_better_recall_is_fine() -> None:
-    check = Check("old cards", "not yet")
+    check = Check("mature cards", "not yet")
     better = checks._classify_recall(check, Interval(0.99, 0.01, 600, 90), 0.9, one_sided=True)
     worse = checks._classify_recall(check, Interval(0.81, 0.02, 600, 90), 0.9, one_sided=True)
     assert (better.level, worse.level) == ("fine", "look")
@@ -444,11 +449,11 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
         *(Check("steps", level) for level in ("fine", "not yet")),
         make_step_check("Again, then Good", "shorter", 12.0, 0.5),
         *(
-            Check("old cards", level, 900, recalled=half, expected=0.85, probability=chance)
+            Check("mature cards", level, 900, recalled=half, expected=0.85, probability=chance)
             for level, chance in (("look", 0.99), ("look", 0.83), ("fine", 0.01), ("not yet", 0.6))
         ),
-        Check("old cards", "look", 900, recalled=half, expected=0.92, probability=1.0),
-        Check("old cards", "not yet", problem="few"),
+        Check("mature cards", "look", 900, recalled=half, expected=0.92, probability=1.0),
+        Check("mature cards", "not yet", problem="few"),
         Check("hard", "not yet", 490, 1_000, recalled=half, expected=0.85),
         *(Check("easy", level, 49, 100, recalled=half, expected=0.85) for level in MARKS),
         *(Check("again", level, 100, 100, recalled=half, expected=0.85) for level in MARKS),
@@ -459,14 +464,14 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
     ]
     for check in of_all:
         assert 10 < len(describe_check(check)) <= 72, describe_check(check)
-    assert describe_check(of_all[0]) == "12,339 of 14,791 cards overdue: 132 hours"
+    assert describe_check(of_all[0]) == "12,339 of 14,791 cards are overdue (132 hours of work)"
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", tuple(of_all)))
     assert shown.line([finding]).startswith("12,339 of 14,791")
     stated = shown.sentences(finding)
     described = [f"{describe_check(check)}." for check in of_all]
     assert [sentence for sentence in stated if sentence in described] == described
     assert any("15 of 20 times" in sentence for sentence in stated)
-    assert stated[-1] == "Next review after Again: no later reviews to judge by."
+    assert stated[-1] == "Next review after Again: no such reviews yet."
     all_checks, worst = shown.tables(finding)
     assert len(all_checks.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, Figure(3.0), Figure(1e-9)),)
@@ -487,14 +492,20 @@ def test_compare_command_prints_the_checks_sentences(collection: Path) -> None:
     assert "overdue" not in find_checks(log)  # the reviews ended years ago
 
 
-def test_points_that_old_cards_fall_short_are_those_of_the_shares_beside_them() -> None:
+def test_points_that_mature_cards_fall_short_are_those_of_the_shares_beside_them() -> None:
     recall = Interval(0.6948, 0.12, 232, 60)  # 69 %, and 87 % expected: the difference is 17.1
     check = Check(
-        "old cards", "look", 232, recalled=recall, expected=0.8656, probability=0.9, subject="Maps"
+        "mature cards",
+        "look",
+        232,
+        recalled=recall,
+        expected=0.8656,
+        probability=0.9,
+        subject="Maps",
     )
     assert (
         describe_check(check)
-        == "Old cards: you probably forget more than expected, by about 18 points"
+        == "Mature cards: you probably forget more than expected, by about 18 points"
     )
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
     text = " ".join(shown.sentences(finding))
@@ -513,8 +524,8 @@ def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None
 
 def test_button_with_few_next_reviews_says_how_many() -> None:
     few = Check("again", "not yet", 768, 9_000, problem="few", recalled=Interval(0.71, 0.2, 7, 5))
-    assert describe_check(few) == "Next review after Again: only 7 later reviews, too few to say"
+    assert describe_check(few) == "Next review after Again: only 7 such reviews, too few to say"
     assert (
         describe_check(replace(few, recalled=None))
-        == "Next review after Again: no later reviews to judge by"
+        == "Next review after Again: no such reviews yet"
     )

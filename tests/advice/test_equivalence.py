@@ -98,7 +98,7 @@ def test_compare_and_export_give_the_same_verdicts(simulated: Path) -> None:
         if finding["question"] == "parameters" and finding["act"]
     }
     actions = {row["preset"]: row["what to do"] for row in exported["tables"]["what-to-do"]["rows"]}
-    assert actions == {name: {"keep": "leave"}.get(act.lower(), act) for name, act in acts.items()}
+    assert actions == {name: act.lower() for name, act in acts.items()}
 
 
 def test_equivalence_that_is_no_log_loss_is_refused(simulated: Path) -> None:

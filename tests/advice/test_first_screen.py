@@ -130,7 +130,7 @@ def test_act_row_and_copied_parameters_are_one_finding(world: str) -> None:
     }
     if screen.copyable is None:
         assert not re.search("Press|Paste", acts)
-        assert set(rows.values()) <= {"leave"}
+        assert set(rows.values()) <= {"keep"}
     else:
         assert screen.copyable.parameters is not None
         assert screen.copyable.recommendation != Recommendation.KEEP
@@ -230,7 +230,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     assert "Late reviews cost 11 points; FSRS's estimate was 2 points too high." in text
     assert re.search(r"all +79 % +92 % +81 % .*◀ look", text)
     assert re.search(r"young cards +82 % +92 % +83 % .*◀ look", text)
-    assert re.search(r"old cards +60 % +92 % +70 % .*◀ look", text)
+    assert re.search(r"mature cards +60 % +92 % +70 % .*◀ look", text)
     assert "May ’24 80" in text
     fine = Check("gap", "fine", 3)
     warning, _, unchecked = build_screen(findings, (), [fine]).panes[4].items
@@ -244,13 +244,13 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))
-    assert re.search(r"old cards +60 % +92 % +70 % .*not sure", text)
+    assert re.search(r"mature cards +60 % +92 % +70 % .*not sure", text)
     off = replace(late, conclusion="not asked for", desired=None)
     findings = [replace(findings[0], evidence=off)]
     assert "◀" not in render_text(build_screen(findings))
-    check = Check("old cards", "look", recalled=groups[-1].recalled, expected=0.7)
+    check = Check("mature cards", "look", recalled=groups[-1].recalled, expected=0.7)
     text = render_text(build_screen(findings, (), [check]))
-    assert re.search(r"old cards .*◀ look", text)
+    assert re.search(r"mature cards .*◀ look", text)
 
 
 def test_preset_below_its_desired_retention_is_named() -> None:
@@ -291,7 +291,7 @@ def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:
     pane = build_screen((), (), checks).panes[4]
     assert len(pane.items) == 5
     assert [line.plain for line in render_pane(pane, 60, 1)] == [
-        "! 4,339 of 4,791 cards overdue: 32 hours"
+        "! 4,339 of 4,791 cards are overdue (32 hours of work)"
     ]
     fine = build_screen((), (), [Check("overdue", "fine", 3, 900, 5.0)]).panes[4]
     assert fine.summary.text == "Nothing that your reviews show."

@@ -186,7 +186,7 @@ def test_fsrs7_is_advised_if_it_is_likely_to_help(advised: f.Finding, in_fork: L
     assert advised.interval.estimate < 0
     text = " ".join(shown.sentences(advised))
     assert text.startswith("Choose FSRS-7 for this preset and press Optimize (")
-    assert "“FSRS-7, optimized” has a log loss" in text
+    assert "the log loss of “FSRS-7, optimized” was" in text
     assert explain_where_to_paste(advised).startswith("Choose FSRS-7 first. ")
     assert shown.document(advised)["act"] == "FSRS-7"
 

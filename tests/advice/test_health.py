@@ -217,7 +217,7 @@ def test_retention_groups_equal_the_reviews(log: ReviewLog, learner: Learner) ->
         assert len(periods) - len(months) == 1
         assert all_reviews["recalled"] == pytest.approx(learner.trials.y[in_group].mean())
         assert all_reviews["reviews"] == in_group.sum() == young["reviews"] + mature["reviews"]
-        assert mature["reviews of"] == "old cards"  # as the first screen calls them
+        assert mature["reviews of"] == "mature cards"  # as the first screen calls them
         assert log.entries is not None
         assert log.entries.interval is not None
         # Old is what Anki calls mature: scheduled for 21 days or more, however late it came.

@@ -14,6 +14,7 @@ from srs_eval.advice.candidates import Learner, explain_too_few, find_future_dat
 from srs_eval.advice.checks import run_checks
 from srs_eval.advice.findings import get_evidence
 from srs_eval.advice.ignore_before import assess_ignore_dates
+from srs_eval.advice.sentences import format_day
 from srs_eval.advice.shown.habits import describe_check
 from srs_eval.data.days import find_midnight_s
 from srs_eval.data.errors import NotEnoughData
@@ -120,8 +121,8 @@ def test_assess_ignore_dates_names_the_better_date(
     evidence = f.get_evidence(finding, f.IgnoreBefore)
     assert (evidence.conclusion, evidence.best) == ("date", "2021-01-01")
     assert finding.gain == pytest.approx(0.01, abs=1e-3)
-    assert shown.line([finding]) == "set it to 2021-01-01"
-    assert "2021-01-01" in shown.sentences(finding)[0]
+    assert shown.line([finding]) == "set it to 1 Jan 2021"
+    assert "1 Jan 2021" in shown.sentences(finding)[0]
     (table,) = shown.tables(finding)
     assert [row[0] for row in table.rows] == ["2020-01-01", "2021-01-01"]
 
@@ -155,7 +156,7 @@ def test_assess_ignore_dates_judges_the_current_date(
     # It is judged on reviews that the date itself would leave out.
     without = next(assess_ignore_dates(learner, list(with_date.groups)))
     assert finding.reviews == without.reviews
-    assert day in shown.sentences(finding)[0]
+    assert format_day(day) in shown.sentences(finding)[0]
 
 
 def test_assess_ignore_dates_takes_a_date_before_all_reviews_as_none(one_preset: ReviewLog) -> None:
@@ -175,8 +176,8 @@ def test_date_after_all_cards_is_named(log: ReviewLog) -> None:
     finding, *others = assess_ignore_dates(learner, learner.groups)
     assert finding.subject == log.presets[first].name
     assert len(others) == len(log.presets) - 1
-    assert shown.line([finding]) == "empty it, because 2999-01-01 leaves out every card"
-    assert "2999-01-01: you began all your cards before" in shown.sentences(finding)[0]
+    assert shown.line([finding]) == "empty it, because 1 Jan 2999 leaves out every card"
+    assert "1 Jan 2999: you began all your cards before" in shown.sentences(finding)[0]
     (check,) = [
         check
         for check in get_evidence(run_checks(log, learner), f.Checks).checks
@@ -234,9 +235,9 @@ def test_assess_ignore_dates_of_few_reviews_cannot_tell(learner: Learner) -> Non
 @pytest.mark.parametrize(
     ("current", "answer"),
     [
-        (None, "leave it empty, though 2021-01-01 may be better"),
-        ("2021-01-01", "keep 2021-01-01"),
-        ("2020-01-01", "2021-01-01 may be better than 2020-01-01"),
+        (None, "leave it empty, though 1 Jan 2021 may be better"),
+        ("2021-01-01", "keep 1 Jan 2021"),
+        ("2020-01-01", "1 Jan 2021 may be better than 1 Jan 2020"),
     ],
 )
 def test_date_that_is_ahead_by_chance_may_be_better(current: str | None, answer: str) -> None:
@@ -252,7 +253,7 @@ def test_date_that_is_ahead_by_chance_may_be_better(current: str | None, answer:
     evidence = f.IgnoreBefore(conclusion, tuple(dates), current, best.date)
     finding = f.Finding("ignore", "Default", reviews=1_200, evidence=evidence)
     assert shown.line([finding]) == answer
-    assert "2021-01-01" in shown.sentences(finding)[0]
+    assert "1 Jan 2021" in shown.sentences(finding)[0]
 
 
 def test_line_of_several_presets_has_no_numbers_of_reviews() -> None:

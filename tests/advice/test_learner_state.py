@@ -119,7 +119,7 @@ def test_state_of_a_real_learner_counts_their_reviews() -> None:
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = assess_learner_state(dataset.load(101))
     assert state[0].reviews == 4_940
-    assert "4,940 evaluated reviews" in shown.sentences(state[0])[1]
+    assert "4,940 held-out reviews" in shown.sentences(state[0])[1]
     assert find_conclusion(state, "hour") == "unknown"
 
 

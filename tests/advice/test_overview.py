@@ -367,21 +367,21 @@ def test_inspection_counts_the_rows_that_the_overview_uses(log: ReviewLog) -> No
 @pytest.mark.parametrize(
     ("low", "high", "in_short", "in_full"),
     [
-        (-0.004, -0.0012, ".003 better (.001 to .004)", "0.0026 better (0.0012 to 0.0040)"),
-        (0.001, 0.005, ".003 worse (.001 to .005)", "0.0030 worse (0.0010 to 0.0050)"),
-        (-0.004, 0.002, ".001 better (.004 better to .002 worse)", ""),
-        (0.0, 0.004, ".002 worse (.000 to .004)", "0.0020 worse (0.0000 to 0.0040)"),
-        (-0.0001, 0.0001, ".000 (.000 to .000)", "0.0000 (0.0001 better to 0.0001 worse)"),
-        (-11.0, -9.0, "10.000 better (9.000 to 11.000)", ""),
+        (-0.004, -0.0012, ".003 lower (.001 to .004)", "0.0026 lower (0.0012 to 0.0040)"),
+        (0.001, 0.005, ".003 higher (.001 to .005)", "0.0030 higher (0.0010 to 0.0050)"),
+        (-0.004, 0.002, ".001 lower (from .004 lower to .002 higher)", ""),
+        (0.0, 0.004, ".002 higher (.000 to .004)", "0.0020 higher (0.0000 to 0.0040)"),
+        (-0.0001, 0.0001, ".000 (.000 to .000)", "0.0000 (from 0.0001 lower to 0.0001 higher)"),
+        (-11.0, -9.0, "10.000 lower (9.000 to 11.000)", ""),
     ],
 )
-def test_difference_with_range_says_which_side_is_better(
+def test_difference_with_range_says_which_side_is_lower(
     low: float, high: float, in_short: str, in_full: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2)
     assert format_difference_with_range(difference, 3) == in_short
     assert not in_full or format_difference_with_range(difference) == in_full
-    assert format_difference_with_range(Interval(-0.002, math.nan)) == "0.0020 better"
+    assert format_difference_with_range(Interval(-0.002, math.nan)) == "0.0020 lower"
 
 
 def test_line_of_how_often_groups_the_presets() -> None:

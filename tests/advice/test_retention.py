@@ -53,7 +53,7 @@ def make_log(
     reviews: int = 3_000,
     memory: tuple[float, ...] = EASY_MEMORY,
 ) -> ReviewLog:
-    """Return the log of a learner whose memory is exactly that of the parameters in force.
+    """Return the log of a learner whose memory is exactly that of your current parameters.
 
     `skipped` is the share of days without reviews.
     """

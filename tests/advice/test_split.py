@@ -69,7 +69,7 @@ def test_pooled_against_shared_has_the_same_figure_in_both(
     loss = {row["candidate"]: row["log loss"] for row in first.records()}
     rows = {row["parameters"]: row for row in shown.tables(findings["split"])[0].records()[:2]}
     apart = loss[candidate_name(POOLED)] - loss[candidate_name(SHARED)]
-    assert apart == pytest.approx(rows["pooled"]["minus shared"])
+    assert apart == pytest.approx(rows["sets that learn from each other"]["minus one set"])
     assert findings["split"].recommendation == "keep shared"
     assert findings["split"].parameters == pytest.approx(
         pooling.fit_one_group(learner.trials, np.arange(len(learner.trials)))
@@ -249,7 +249,7 @@ def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: L
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     assert (
-        "The comparison is with optimizing whenever there were 2 % more reviews"
+        "This was compared with optimizing at every 2 % more reviews"
         in shown.sentences(answers[0])[1]
     )
     (held,) = (column.title for column in shown.tables(answers[0])[0].columns if column.signed)

@@ -192,7 +192,7 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     assert result.learned_cards < current[KNOWN] < result.learned_cards + result.unseen_cards
     stated = f"{current[REVIEWS]:,.0f}"
     known_cards = f"{current[KNOWN]:,.0f}"
-    schedule = "SM-2" if is_off else "the parameters in force"
+    schedule = "SM-2" if is_off else "your current parameters"
     sentence = f"If you keep {schedule}, your cards take {current[MINUTES]:.0f}"
     assert sentence in join_sentences(result)
     assert ("With FSRS on and optimized" in join_sentences(result)) == is_off
@@ -456,14 +456,14 @@ def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Work
     assert comparison.same_share is not None
     _, items = render_minutes(changed, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar) and item.label[0].isdigit()]
-    assert sum("(as today)" in label for label in labels) == 1
+    assert sum("(recall as today)" in label for label in labels) == 1
     percents = [int(label.split()[0]) for label in labels]
     assert percents == sorted(percents)
-    assert f"{100 * comparison.same_share.retention:.0f} % (as today)" in labels
+    assert f"{100 * comparison.same_share.retention:.0f} % (recall as today)" in labels
     _, items = render_minutes(last, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar)]
-    assert "85 % (as today)" in labels  # no bar of its own
-    assert sum("(as today)" in label for label in labels) == 1
+    assert "85 % (recall as today)" in labels  # no bar of its own
+    assert sum("(recall as today)" in label for label in labels) == 1
 
 
 def test_row_of_equal_memory_has_the_minutes_of_the_summary(stages: list[Workload]) -> None:
@@ -477,7 +477,7 @@ def test_row_of_equal_memory_has_the_minutes_of_the_summary(stages: list[Workloa
     assert comparison is not None
     assert comparison.same_share is not None
     summary, items = render_minutes(changed, is_one_of_several=False)
-    (bar,) = [item for item in items if isinstance(item, Bar) and "(as today)" in item.label]
+    (bar,) = [item for item in items if isinstance(item, Bar) and "(recall as today)" in item.label]
     minutes = bar.figures[1].split()[0]
     assert f"optimized parameters take {minutes} minutes" in summary.text or (
         f"{minutes} minutes a day." in summary.text
@@ -614,7 +614,7 @@ def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]
     assert "To remember as much as" not in join_sentences(always)
     only_now = limit_rows(stages[-1], [0.0] * count, now=1.0)
     assert only_now.comparison is None
-    assert "so it determines the minutes of the parameters in force." in join_sentences(only_now)
+    assert "so it determines the minutes of your current parameters." in join_sentences(only_now)
 
 
 def test_comparison_uses_only_rows_that_no_limit_decides(stages: list[Workload]) -> None:
@@ -784,7 +784,7 @@ def test_workload_beyond_simulated_memory_says_on_which_side(
     text = join_sentences(replace(last, current_figures=tuple(current_figures)))
     assert f"you would remember {expected}. So their minutes are not compared" in text
     amount = "little" if expected == "more" else "much"
-    assert f"remember as {amount} as with the parameters in force (" in text
+    assert f"remember as {amount} as with your current parameters (" in text
 
 
 def test_retention_with_about_todays_memory_is_the_nearest(stages: list[Workload]) -> None:
@@ -895,7 +895,7 @@ def test_desired_retention_has_one_figure_everywhere(stages: list[Workload]) -> 
     last = stages[-1]
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
-    row = rows["yours"]  # two presets ask for different retentions
+    row = rows["your setting"]  # two presets ask for different retentions
     assert (
         f"take {row[3]} minutes and {row[4]} reviews a day".replace("-", " to ")
         in (sentences(stated)[0])
@@ -1015,7 +1015,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     curve = rows[:-1]  # below it is today's schedule
     labels = []
     for retention in last.retentions:
-        labels.append("yours" if retention == last.desired else f"{100 * retention:.0f} %")
+        labels.append("your setting" if retention == last.desired else f"{100 * retention:.0f} %")
     assert [row[0] for row in curve] == labels
     # A retention that no month came near is marked as the model's guess.
     assert last.observed_retentions is not None

@@ -263,7 +263,7 @@ def test_compare_reports_shared_reviews(
     for name in ("mine", "RWKV-Anki (online)", "FSRS-Anki"):
         assert f"“{name}” predicts" in printed or f"“{name}” has" in printed
     assert "held-out reviews that not every model predicted" in printed
-    assert "predictions by “mine” are for reviews that are not evaluated." in printed
+    assert "predictions by “mine” are for reviews that are not held out." in printed
 
 
 @pytest.mark.slow

@@ -11,14 +11,14 @@ def test_notes_of_bars_are_written() -> None:
     bars = (
         Heading("", ("you", "asked")),
         Bar("all", ("79 %", "90 %"), 0.79, note="◀ look", level="look"),
-        Bar("old cards", ("83 %", "90 %"), 0.83, note="too few", level="not yet"),
+        Bar("mature cards", ("83 %", "90 %"), 0.83, note="too few", level="not yet"),
         Bar("young cards", ("78 %", "90 %"), 0.78),
     )
     summary = PaneLine("You remember 79 %.")
     pane = Pane("How well do I remember?", summary, bars, ("retention",))
     lines = list(write_plain_screen(FirstScreen((pane,), ())))
     assert "all: you 79 %; asked 90 %, look here" in lines
-    assert "old cards: you 83 %; asked 90 %, too few" in lines
+    assert "mature cards: you 83 %; asked 90 %, too few" in lines
     assert "young cards: you 78 %; asked 90 %" in lines
 
 

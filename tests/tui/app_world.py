@@ -152,7 +152,7 @@ def make_costs(
         pace_days=90,
         recent_reviews_a_day=24,
         recent_minutes_a_day=3.5,
-        schedule="the parameters in force",
+        schedule="your current parameters",
         observed_retentions=(0.84, 0.93),
         excluded_preset_sentences=(),
         estimates=figures(1.0),

@@ -24,7 +24,7 @@ LINE = PaneLine(SAID, "look", "!")
 PANE = Pane("Anything wrong?", LINE, (LINE,), ())
 BARS = (
     Heading("", ("you", "asked", "expected")),
-    *(Bar(label, ("91 %",) * 3, 0.91) for label in ("all", "young cards", "old cards")),
+    *(Bar(label, ("91 %",) * 3, 0.91) for label in ("all", "young cards", "mature cards")),
 )
 MONTHS = MonthBars(tuple(MonthFigure("Feb", "’24", 91) for _ in range(9)))
 
@@ -121,7 +121,7 @@ def test_heading_goes_with_its_last_bar() -> None:
         "\n".join(line.plain for line in render_pane(pane, 60, height)) for height in (2, 3, 4, 9)
     ]
     assert ["asked" in text for text in texts] == [
-        "old cards" in text or "all" in text for text in texts
+        "mature cards" in text or "all" in text for text in texts
     ]
     assert "asked" not in texts[0]
     assert "asked" in texts[-1]
@@ -155,7 +155,7 @@ async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
 
 async def test_figures_behind_evidence_are_folded_until_asked_for(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
-    heading = "Parameters of their own or one set for all"
+    heading = "A set of parameters for each, or one set for all"
     async with app.run_test(size=(100, 60)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("4")

@@ -92,7 +92,7 @@ def sentences(finding: Finding) -> tuple[str, ...]:
                 is_likely = probability >= f.LIKELY
                 answer.append(_NEVER_SURE if is_likely else missing_data_sentence(missing))
         elif missing.date or (finding.recommendation and not is_said):
-            answer.append(f"Come back {format_due_date(missing)}.")
+            answer.append(f"This may be settled {format_due_date(missing)}.")
     if finding.phi is not None:
         answer.append(describe_spells(finding.phi))
     return tuple(answer)

@@ -73,7 +73,8 @@ def _describe_divisions(evidence: f.CardKinds) -> list[str]:
     sentences = []
     for division in evidence.divisions:
         difference = say.format_log_loss_difference(division.difference)
-        sentences.append(f"By {division.name} ({_count_reviews(division)}): {difference}.")
+        reviews = _count_reviews(division)
+        sentences.append(f"Split by {division.name} ({reviews}), log loss was {difference}.")
     return sentences
 
 

@@ -412,7 +412,7 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
             [f"{say.format_share(desired)} in {name}" for name, desired in workload.presets]
         )
         yield (
-            "In the row “yours”, each preset keeps the retention that you ask of it now: "
+            "In the row “your setting”, each preset keeps the retention that you ask of it now: "
             f"{by_preset}."
         )
 
@@ -652,7 +652,7 @@ def render_minutes(
         )
         label = say.format_share(retention)
         if is_desired:
-            label += " (yours)"
+            label += " (your setting)"
         elif equal is not None and _shows_equal_memory(workload, index, equal):
             label += f" ({_name_equal(workload)})"
         bar = Bar(
@@ -779,7 +779,7 @@ def _find_equal_share(workload: Workload) -> EqualMemory | None:
 
 def _name_equal(workload: Workload) -> str:
     """Say what a row remembers as much as, by the label of the row for today's schedule."""
-    return "as SM-2" if workload.is_fsrs_off else "as today"
+    return "recall as with SM-2" if workload.is_fsrs_off else "recall as today"
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:
@@ -946,9 +946,9 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
 
 
 def _format_row_label(workload: Workload, retention: float) -> str:
-    """Format the retention asked for, or "yours" if presets have it only on average."""
+    """Format the retention asked for, or "your setting" if presets have it only on average."""
     if retention == workload.desired and _differs_by_preset(workload):
-        return "yours"
+        return "your setting"
     return f"{100 * retention:.4g} %"
 
 

@@ -90,7 +90,7 @@ def _describe_recall(evidence: f.Difficulty) -> list[str]:
     recalled = format_percent(group.recalled.estimate, 0)
     expected = format_percent(group.expected, 0)
     reviews = format_count(group.recalled.reviews, "review")
-    source = "the parameters in force"
+    source = "your current parameters"
     if evidence.fsrs_is_off:
         source = "FSRS's defaults (FSRS is off)"
     sentence = (

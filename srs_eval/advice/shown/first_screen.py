@@ -36,7 +36,7 @@ TITLES = (
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _USABLE = "a day or more after the card's last one"
 _MAX_CHECKS = 5  # most checks in the last pane
-_CHECKS_OF_ANSWERS = ("again", "hard", "easy", "old cards", "leeches", "steps")
+_CHECKS_OF_ANSWERS = ("again", "hard", "easy", "mature cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
     ActKind.CLEAR_BACKLOG: "wrong",
     ActKind.FORGET_LESS: "wrong",
@@ -390,10 +390,10 @@ def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
         all_reviews = retention.groups[0]
         remembered = say.format_share(all_reviews.recalled.estimate)
         if retention.desired is not None:
-            remembered += f", asked {say.format_share(retention.desired)}"
+            remembered += f" (desired {say.format_share(retention.desired)})"
     stays_off = so_far.fit is not None and so_far.fit.recommendation == Recommendation.STAY_WITH_SM2
-    action = "leave" if stays_off else preset_action(finding)
-    return PresetRow((finding.subject, remembered, action), "" if action == "leave" else "fine")
+    action = "keep" if stays_off else preset_action(finding)
+    return PresetRow((finding.subject, remembered, action), "" if action == "keep" else "fine")
 
 
 # 5 Anything wrong?

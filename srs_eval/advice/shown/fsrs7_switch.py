@@ -60,9 +60,9 @@ def _sentences(finding: Finding) -> list[str]:
         *_describe_minutes(evidence),
         *_describe_day(evidence),
         *_describe_checks(evidence),
-        "The comparison with FSRS-6 rests on reviews from "
-        f"{format_count(fsrs6.difference.days, 'day')}. The difference: "
-        f"{say.format_log_loss_difference(fsrs6.difference, 'held-out review')}.",
+        f"On {format_count(fsrs6.difference.reviews, 'held-out review')} from "
+        f"{format_count(fsrs6.difference.days, 'day')}, FSRS-7's log loss was "
+        f"{say.format_log_loss_difference(fsrs6.difference, 'that of FSRS-6')}.",
     ]
 
 
@@ -115,8 +115,8 @@ def _describe_chance(finding: Finding) -> str:
 
 
 def _compare_with_today(rival: f.Fsrs7Rival) -> str:
-    name = "the parameters in force"
-    basis = f" on {format_count(rival.difference.reviews, 'review')} that those were not fitted to"
+    name = "your current parameters"
+    basis = f" on {format_count(rival.difference.reviews, 'review')} that they were not fitted to"
     if rival.name == f.SM2:
         name = "SM-2, which schedules your cards now"
         basis = ""

@@ -58,8 +58,8 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell how often you need to."]
     basis = (
-        f"The comparison is with optimizing whenever there were 2 % more reviews, on the {reviews} "
-        "after the first optimization."
+        f"This was compared with optimizing at every 2 % more reviews, on the {reviews} after the "
+        "first optimization."
     )
     return [advice, basis]
 
@@ -89,12 +89,13 @@ def _noise_sentences(finding: Finding) -> list[str]:
     if not noisy:
         return [
             f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
-            "days, each would change by less than half of what people differ by."
+            "days, each would change by less than half as much as it differs between people."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
-        f"on other days, {pronoun} would change by more than half of what people differ by."
+        f"on other days, {pronoun} would change by more than half as much as {pronoun} "
+        f"{'differs' if len(noisy) == 1 else 'differ'} between people."
     ]
 
 
@@ -435,8 +436,10 @@ def describe_check(check: f.Check) -> str:
     is_fine = check.level == "fine"
     match check.name:
         case "overdue" if check.count:
-            date = " when you last reviewed" if check.last_review_date else ""
-            return say.format_overdue(check.count, check.minutes or 0.0, check.total, date)
+            is_past = bool(check.last_review_date)
+            return say.format_overdue(
+                check.count, check.minutes or 0.0, check.total, is_past=is_past
+            )
         case "overdue":
             return "No card is overdue"
         case "ignored cards":
@@ -463,8 +466,8 @@ def describe_check(check: f.Check) -> str:
             return "The learning steps are right"
         case "steps":
             return "Learning steps: too few answers to say"
-        case "old cards":
-            return _describe_old_cards(check)
+        case "mature cards":
+            return _describe_mature_cards(check)
     return _describe_button(check)  # the name is that of a button
 
 
@@ -484,8 +487,8 @@ def _explain_check(check: f.Check) -> list[str]:
     """Explain what is worth a look, what it rests on, and what to change; [] if nothing is."""
     if check.problem == "seldom":
         return _explain_seldom(check)
-    if check.name == "old cards" and check.level != "fine" and check.probability is not None:
-        return [_explain_old_cards(check)]
+    if check.name == "mature cards" and check.level != "fine" and check.probability is not None:
+        return [_explain_mature_cards(check)]
     if check.leeches:
         return [_explain_leeches(check)]
     if may_hide_forgetting(check):
@@ -505,9 +508,9 @@ def _explain_check(check: f.Check) -> list[str]:
             ]
         case "ignored cards":
             return [
-                f"“Ignore cards reviewed before” is {check.ignore_date}, and you began all cards "
-                "of this preset before that date, so Optimize has no reviews to learn from. Empty "
-                "it in the deck options (FSRS)."
+                f"“Ignore cards reviewed before” is {say.format_day(check.ignore_date or '')}, and "
+                "you began all cards of this preset before that date, so Optimize has no reviews "
+                "to learn from. Empty it in the deck options (FSRS)."
             ]
         case "steps" if check.timing is not None:
             return [_explain_step(check, check.timing)]
@@ -519,8 +522,7 @@ def _explain_check(check: f.Check) -> list[str]:
                 ]
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
-            last_day = say.format_day(check.last_review_date)
-            return [f"All these findings are about the time up to {last_day}."]
+            return ["So everything that srs-eval says here is about the time before that."]
         case "gap":
             return [
                 "FSRS takes into account how long a card really waited, so a break calls for no "
@@ -602,8 +604,8 @@ def _count_shown_shortfall(check: f.Check) -> int:
     return round(100 * check.expected) - round(100 * check.recalled.estimate)
 
 
-def _explain_old_cards(check: f.Check) -> str:
-    """Say how likely it is that old cards are forgotten too often, and by how many points."""
+def _explain_mature_cards(check: f.Check) -> str:
+    """Say how likely it is that mature cards are forgotten too often, and by how many points."""
     assert check.recalled is not None
     assert check.expected is not None
     assert check.probability is not None
@@ -620,8 +622,8 @@ def _explain_old_cards(check: f.Check) -> str:
     probability = say.round_down_percent(check.probability)
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
-        f"For every 100 old cards{preset}, you recalled {estimate} than expected ({most} to "
-        f"{least}). The chance that the shortfall is greater than 3 is {probability} %."
+        f"In every 100 reviews of mature cards{preset}, you recalled {estimate} than expected "
+        f"({most} to {least}). The chance that the shortfall is greater than 3 is {probability} %."
     )
     if check.level == "look":
         explanation += (
@@ -636,22 +638,22 @@ def _format_shortfall(points: float) -> str:
     return f"{abs(points):.0f} {'more' if points < 0 else 'fewer'}"
 
 
-def _describe_old_cards(check: f.Check) -> str:
+def _describe_mature_cards(check: f.Check) -> str:
     if check.level == "fine":
-        return f"Old cards: you remember {_describe_as_expected(check)}"
+        return f"Mature cards: you remember {_describe_as_expected(check)}"
     if check.recalled is None or check.expected is None or check.probability is None:
-        return f"Old cards: {_describe_inconclusive(check)}"
+        return f"Mature cards: {_describe_inconclusive(check)}"
     if check.level == "not yet":
         probability = say.round_down_percent(check.probability)
-        return f"Old cards: a {probability} % chance that you forget too many"
+        return f"Mature cards: a {probability} % chance that you forget too many"
     if check.probability < f.SURE:
         fewer = _count_shown_shortfall(check)
-        return f"Old cards: you probably forget more than expected, by about {fewer} points"
+        return f"Mature cards: you probably forget more than expected, by about {fewer} points"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         ratio = round((1 - check.recalled.estimate) / (1 - check.expected))
         times = "twice" if ratio == 2 else f"{ratio} times"
-        return f"Old cards: you forget {times} as many as expected"
-    return f"Old cards: {_describe_recall(check)}"
+        return f"Mature cards: you forget {times} as many as expected"
+    return f"Mature cards: {_describe_recall(check)}"
 
 
 def may_hide_forgetting(check: f.Check) -> bool:
@@ -696,8 +698,9 @@ def _describe_inconclusive(check: f.Check) -> str:
         return "can't tell yet"
     reviews = 0 if check.recalled is None else check.recalled.reviews
     if not reviews:
-        return "no later reviews to judge by"
-    return f"only {format_count(reviews, 'later review')}, too few to say"
+        return "no such reviews yet"
+    noun = "review" if check.name == "mature cards" else "such review"
+    return f"only {format_count(reviews, noun)}, too few to say"
 
 
 def _describe_recall(check: f.Check) -> str:

@@ -18,29 +18,30 @@ _OPTION = "“Ignore cards reviewed before”"
 def _line(findings: Sequence[Finding]) -> str:
     """Summarize the dates, grouping presets with equal answers.
 
-    Example: "leave it empty: Words; 2024-01-01: Maps".
+    Example: "leave it empty: Words; set it to 1 Jan 2024: Maps".
     """
     return say.summarize_presets(findings, _describe)
 
 
 def _describe(finding: Finding) -> str:
     evidence = get_evidence(finding, f.IgnoreBefore)
+    best, current = _format_dates(evidence)
     match evidence.conclusion:
         case "date":
             action = "keep" if evidence.best == evidence.current else "set it to"
-            return f"{action} {evidence.best}"
+            return f"{action} {best}"
         case "maybe":
             if evidence.best == evidence.current:
-                return f"keep {evidence.best}"
+                return f"keep {best}"
             if evidence.current is not None:
-                return f"{evidence.best} may be better than {evidence.current}"
-            return f"leave it empty, though {evidence.best} may be better"
+                return f"{best} may be better than {current}"
+            return f"leave it empty, though {best} may be better"
         case "no matter":
-            return f"{evidence.current} makes no clear difference"
+            return f"{current} makes no clear difference"
         case "empty" if evidence.current is not None and not evidence.dates:
-            return f"empty it, because {evidence.current} leaves out every card"
+            return f"empty it, because {current} leaves out every card"
         case "empty" if evidence.current is not None:
-            return f"empty it, because {evidence.current} does harm"
+            return f"empty it, because {current} does harm"
         case "empty" | "no date to try":
             return "leave it empty"
     return say.format_cant_tell(finding.missing, " whether a date would help")
@@ -49,6 +50,7 @@ def _describe(finding: Finding) -> str:
 def _sentences(finding: Finding) -> list[str]:
     """Return which date to set, and what that was tested on."""
     evidence = get_evidence(finding, f.IgnoreBefore)
+    best, current = _format_dates(evidence)
     if evidence.conclusion == f.CANT_TELL:
         return [f"{say.capitalize(_describe(finding))}."]
     if evidence.conclusion == "no date to try":
@@ -58,7 +60,7 @@ def _sentences(finding: Finding) -> list[str]:
         ]
     if evidence.current is not None and not evidence.dates:
         return [
-            f"Empty {_OPTION}, which is {evidence.current}: you began all your cards before that "
+            f"Empty {_OPTION}, which is {current}: you began all your cards before that "
             "date, so Optimize has no reviews to learn from."
         ]
     sentences = [_answer(evidence)]
@@ -68,22 +70,29 @@ def _sentences(finding: Finding) -> list[str]:
         "parameters were fitted to earlier reviews, without the cards that Anki would ignore."
     )
     if finding.interval is not None:
-        difference = say.format_log_loss_difference(finding.interval, than=" than with all cards")
-        sentences.append(f"With {evidence.best}: {difference}.")
+        difference = say.format_log_loss_difference(finding.interval, "with all cards")
+        sentences.append(f"With {best}, log loss was {difference}.")
     return sentences
 
 
+def _format_dates(evidence: f.IgnoreBefore) -> tuple[str, str]:
+    """Return the best date that was tried and the current one in words; "" if there is none."""
+    best, current = (say.format_day(date or "") for date in (evidence.best, evidence.current))
+    return best, current
+
+
 def _answer(evidence: f.IgnoreBefore) -> str:
+    best, current = _format_dates(evidence)
     if evidence.conclusion == "date":
         verb = "Keep" if evidence.best == evidence.current else "Set"
         preposition = "at" if evidence.best == evidence.current else "to"
         return (
-            f"{verb} {_OPTION} {preposition} {evidence.best}: without the older cards, FSRS "
+            f"{verb} {_OPTION} {preposition} {best}: without the older cards, FSRS "
             "predicts your reviews better."
         )
     if evidence.conclusion == "maybe" and evidence.best == evidence.current:
         return (
-            f"Keep {evidence.current} in {_OPTION}: FSRS predicted your reviews better with it, "
+            f"Keep {current} in {_OPTION}: FSRS predicted your reviews better with it, "
             "though perhaps by chance."
         )
     if evidence.conclusion == "maybe":
@@ -92,17 +101,17 @@ def _answer(evidence: f.IgnoreBefore) -> str:
             action = f"Leave {_OPTION} empty"
         return (
             f"{action}, unless your cards or your use of the buttons changed around "
-            f"{evidence.best}: with that date, FSRS predicted your reviews better, though perhaps "
+            f"{best}: with that date, FSRS predicted your reviews better, though perhaps "
             "by chance."
         )
     if evidence.conclusion == "no matter":
         return (
-            f"{evidence.current} in {_OPTION} makes no clear difference to how well FSRS predicts "
+            f"{current} in {_OPTION} makes no clear difference to how well FSRS predicts "
             "your reviews."
         )
     if evidence.current is not None:
         return (
-            f"Empty {_OPTION}, which is {evidence.current}: with all cards, FSRS predicts your "
+            f"Empty {_OPTION}, which is {current}: with all cards, FSRS predicts your "
             "reviews better."
         )
     if len(evidence.dates) == 1:

@@ -207,7 +207,7 @@ def _format_points(difference: Interval) -> str:
 
 
 def _retention_tables(finding: f.Finding) -> list[Table]:
-    """Return a table of all reviews, young and old cards, and months."""
+    """Return a table of all reviews, young and mature cards, and months."""
     groups = get_evidence(finding, f.Retention).groups
     return [_recall_table(f"{finding.subject}: retention", "reviews of", groups)]
 
@@ -415,7 +415,7 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
         answer = f"{say.capitalize(say.format_cant_tell(finding.missing, what))}."
     if finding.interval is None or math.isnan(finding.interval.half_width):
         return [answer]
-    reviews = format_count(finding.reviews, "evaluated review")
+    reviews = format_count(finding.reviews, "held-out review")
     if say.differs(finding.interval.estimate):
         difference = say.format_difference_with_range(finding.interval)
         change = f"makes the log loss of {reviews} {difference}"
@@ -439,14 +439,14 @@ def days_table(days: Sequence[f.DayState], title: str = "Your state day by day")
 def _today_line(findings: Sequence[f.Finding]) -> str:
     """Summarize the state of the last day.
 
-    Example: "more forgotten than usual since 2024-10-01: where you would usually recall 90 % of
+    Example: "more forgotten than usual since 1 Oct 2024: where you would usually recall 90 % of
     cards, you recalled about 81 %".
     """
     states = get_evidence(findings[0], f.DayStates)
     effect = _describe_state(states)
     if states.conclusion == "as usual":
         return f"as usual: {effect}, which is within your usual ups and downs"
-    return f"{states.conclusion} than usual since {states.since}: {effect}"
+    return f"{states.conclusion} than usual since {say.format_day(states.since)}: {effect}"
 
 
 def _describe_state(states: f.DayStates) -> str:
@@ -468,9 +468,10 @@ def _today_sentences(finding: f.Finding) -> list[str]:
     if states.conclusion != "as usual":
         comparison = f"{states.conclusion.removesuffix(' forgotten')} than usual"
         if states.since != last_day:
-            comparison += f", as you had done since {states.since}"
+            comparison += f", as you had done since {say.format_day(states.since)}"
     return [
-        f"When you last reviewed ({last_day}), you forgot {comparison}: {_describe_state(states)}."
+        f"When you last reviewed ({say.format_day(last_day)}), you forgot {comparison}: "
+        f"{_describe_state(states)}."
     ]
 
 
@@ -482,7 +483,7 @@ def _today_tables(finding: f.Finding) -> list[Table]:
 
 # The second pane
 
-_GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
+_GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "mature cards"}
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
 _MUCH_LOWER_MONTH = 10  # points below all time from which a month after a break is explained
 _WIDE = 0.1  # half-width of an interval of recall that leaves open how much is remembered
@@ -690,10 +691,10 @@ def _mark_groups(
     marks = {name: _choose_mark(groups[name], desired) for name in names}
     if marks["all"] == "look" and not is_preset_short:
         marks["all"] = "few"
-    is_old_card_problem = any(
-        check.name == "old cards" and check.level == "look" for check in checks
+    is_mature_card_problem = any(
+        check.name == "mature cards" and check.level == "look" for check in checks
     )
-    if is_old_card_problem and "mature cards" in marks:
+    if is_mature_card_problem and "mature cards" in marks:
         marks["mature cards"] = "look"
     if marks["all"] == "few":  # too few in all means too few in each group
         marks = {name: "few" if mark else "" for name, mark in marks.items()}

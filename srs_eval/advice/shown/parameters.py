@@ -16,29 +16,29 @@ from srs_eval.advice.shown.columns import (
     make_evidence_table,
 )
 from srs_eval.data.errors import format_count
-from srs_eval.stats.tables import Table
+from srs_eval.stats.tables import Column, Table
 
 _CANDIDATE_NAMES: Mapping[str, str] = {
     f.CURRENT: "current",
     f.RECENCY: "optimized, as Anki does it",
-    f.OPTIMIZED: "optimized, all reviews alike",
+    f.OPTIMIZED: "optimized, all reviews counting equally",
     f.DEFAULTS: "FSRS's defaults",
-    f.POOLED: "optimized, pulled towards one set",
+    f.POOLED: "optimized, helped by the other presets",
     f.SHARED: "one set for all presets",
-    f.ONE_FOR_ALL: "one set for all presets, plain fit",
+    f.ONE_FOR_ALL: "all presets optimized as one",
     f.TAUGHT: "suited to few reviews",
     f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
 }
 _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
-    Recommendation.KEEP: "keep",
-    Recommendation.OPTIMIZE: "optimize",
+    Recommendation.KEEP: "keep the current parameters",
+    Recommendation.OPTIMIZE: "press Optimize",
     Recommendation.POOLED: "paste new parameters",
     Recommendation.ONE_LINE: "paste the same new parameters",
     Recommendation.TAUGHT: "paste parameters suited to few reviews",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 and optimize",
-    Recommendation.DEFAULTS: "use the defaults",
-    Recommendation.LEFT_OUT: "repair",
+    Recommendation.DEFAULTS: "go back to the defaults",
+    Recommendation.LEFT_OUT: "repair the stored parameters",
     Recommendation.NONE: "see each preset",
 }
 _PRESET_ACTIONS = {
@@ -73,9 +73,10 @@ _CHANGES: Mapping[str, str] = {
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""
 _TAUGHT_SENTENCE = (
-    "You have few reviews, so three models taught FSRS how you may answer after other intervals, "
-    "and the result was averaged with what Optimize gives. In 22 of 25 trials on real people with "
-    "as few reviews, this predicted the next reviews better than Optimize. "
+    "You have few reviews. So FSRS was also fitted to what three other models expect you to answer "
+    "after other intervals, and the result was averaged with what Optimize gives. In 22 of 25 "
+    "trials on real people with as few reviews, such parameters predicted the next reviews better "
+    "than Optimize's. "
     f"{say.OPTIMIZE_OVERWRITES}"
 )
 _STILL_ADVISED_SENTENCE = (
@@ -121,11 +122,11 @@ def _compared_belief(finding: f.Finding) -> f.Belief:
 
 
 def preset_action(finding: f.Finding) -> str:
-    """Return what to do with a preset: "optimize", "paste", "leave"."""
+    """Return what to do with a preset: "optimize", "paste", "keep"."""
     if isinstance(finding.evidence, f.UnsupportedParameters):
         return "repair"
     if not finding.parameters:
-        return "leave"
+        return "keep"
     return _PRESET_ACTIONS.get(finding.recommendation, finding.recommendation)
 
 
@@ -261,18 +262,18 @@ def find_rejected_chance(finding: f.Finding) -> float | None:
 
 
 def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
-    """Return the recommendations with their presets, and the best candidate over all presets."""
+    """Return what to do with each preset, and the best candidate over all presets."""
     recommendations = [
-        f"{_SHORT_RECOMMENDATIONS[recommendation]}: {say.join_names(names)}"
+        f"{say.join_names(names)}: {_SHORT_RECOMMENDATIONS[recommendation]}."
         for recommendation, names in summary.by_recommendation
     ]
     best = summary.held_out[0]
     assert best.log_loss is not None
-    reviews = format_count(best.log_loss.reviews, "review")
+    reviews = format_count(best.log_loss.reviews, "held-out review")
     return (
-        f"{say.capitalize('; '.join(recommendations))}.",
+        " ".join(recommendations),
         f"Over all presets together, “{candidate_name(best.name)}” predicts best: its log loss is "
-        f"{best.log_loss.estimate:.4f} on {reviews} that none of the parameters were fitted to.",
+        f"{best.log_loss.estimate:.4f} on {reviews}.",
     )
 
 
@@ -285,21 +286,24 @@ def _population_certainty(probability: float, claim: str = "") -> str:
 
 
 def _describe_expected_gain(belief: Belief) -> str:
-    """Describe a gain: "log loss to fall by 0.024 (0.011 to 0.037)", or to rise or fall."""
+    """Describe a gain: "log loss should fall by about 0.024 (95 % range: 0.011 to 0.037)".
+
+    A range on both sides of zero is "(95 % range: from a rise of 0.011 to a fall of 0.024)".
+    """
     low, high = (f"{abs(bound):.3f}" for bound in (belief.low, belief.high))
     change = "rise" if belief.gain < 0 else "fall"
-    text = f"log loss to {change} by {abs(belief.gain):.3f}"
+    text = f"log loss should {change} by about {abs(belief.gain):.3f}"
     if belief.low > 0:
-        return f"{text} ({low} to {high})"
+        return f"{text} (95 % range: {low} to {high})"
     if belief.high < 0:
-        return f"{text} ({high} to {low})"
-    return f"{text} (from {low} higher to {high} lower)"
+        return f"{text} (95 % range: {high} to {low})"
+    return f"{text} (95 % range: from a rise of {low} to a fall of {high})"
 
 
 def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     candidate = _compared_candidate(finding)
     belief = _compared_belief(finding)
-    expected = f"you can expect {_describe_expected_gain(belief)}"
+    expected = _describe_expected_gain(belief)
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
         reference = "your current parameters"
@@ -321,13 +325,11 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
             too_few = "Too few of your reviews are known to be newer than your parameters."
         return f"{too_few} Judging by {population}, {expected}."
     name = candidate_name(candidate.name)
-    difference = say.format_log_loss_difference(
-        candidate.difference, "held-out review", f" than {reference}"
-    )
-    article = "" if difference.startswith("the ") else "a "
+    reviews = format_count(candidate.difference.reviews, "held-out review")
+    difference = say.format_log_loss_difference(candidate.difference, f"that of {reference}")
     return (
-        f"On your own reviews, “{name}” has {article}{difference}. Judging by this and by "
-        f"{population}, {expected}."
+        f"On {reviews} of your own, the log loss of “{name}” was {difference}. Judging by this and "
+        f"by {population}, {expected}."
     )
 
 
@@ -359,7 +361,8 @@ def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
     evidence = finding.evidence
     tables = []
     omitted: set[str] = set()
-    if isinstance(evidence, f.PresetParameters) and not evidence.excluded_majority:
+    has_reviews = isinstance(evidence, f.PresetParameters) and finding.reviews > 0
+    if isinstance(evidence, f.PresetParameters) and not evidence.excluded_majority and has_reviews:
         tables.append(_candidate_table(finding, evidence))
         if not evidence.is_fitted and finding.reviews:  # the held-out reviews are the same
             omitted = {candidate.name for candidate in evidence.candidates} - {f.OPTIMIZED}
@@ -376,7 +379,7 @@ def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
         )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
-        title = f"{finding.subject}: all {format_count(count, 'evaluated review')}"
+        title = f"{finding.subject}: all {format_count(count, 'held-out review')}"
         difference = log_loss_difference(f"minus {f.OPTIMIZED}")
         columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT)
         tables.append(make_evidence_table(say.capitalize(title), columns, rows))
@@ -410,7 +413,8 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
         first = f"the first {format_count(finding.reviews, 'review')}"
         reviews = f"{first} since these parameters were set"
     difference = log_loss_difference("minus current")
-    columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, "better in")
+    chance = Column("chance", heading_note="that it predicts your future reviews better")
+    columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, chance)
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
 
 
@@ -419,7 +423,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
 _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "one set of parameters is enough for all",
     Recommendation.SPLIT: "each should keep parameters of its own",
-    Recommendation.POOLED: "a set for each, pulled towards the others",
+    Recommendation.POOLED: "a set for each, which also learns from the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: (
@@ -429,10 +433,14 @@ _SHARING_SENTENCES: Mapping[Recommendation, str] = {
         "You forget differently in your {units}: each needs parameters of its own"
     ),
     Recommendation.POOLED: (
-        "In each of your {units}, use parameters that are pulled towards those of the others"
+        "Give each of your {units} parameters of its own, which also learn from the others"
     ),
 }
 """Sentences that get their certainty in brackets at the end."""
+_SHARING_NAMES: Mapping[str, str] = {
+    "split": "a set for each",
+    "pooled": "sets that learn from each other",
+}
 
 
 def _sharing_line(findings: Sequence[f.Finding]) -> str:
@@ -470,8 +478,9 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (describe_single_preset(finding),)
     units = f"{evidence.unit_count} {evidence.unit}s"
     if not evidence.differences:
-        reviews = format_count(finding.reviews, "evaluated review")
-        return (f"Keep your {units} for now: {reviews} are too few to compare them.",)
+        reviews = format_count(finding.reviews, "held-out review")
+        verb = "is" if finding.reviews == 1 else "are"
+        return (f"Keep your {units} for now: {reviews} {verb} too few to compare them.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
     claim = "that separate parameters predict at least as well as shared ones"
@@ -498,11 +507,12 @@ def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
     rows = []
     for unit in evidence.differences:
         reviews = unit.difference.reviews
-        rows.append((unit.subject, unit.parameters, reviews, unit.difference, unit.decision))
-    difference = log_loss_difference("minus shared")
+        parameters = _SHARING_NAMES.get(unit.parameters, unit.parameters)
+        rows.append((unit.subject, parameters, reviews, unit.difference, unit.decision))
+    difference = log_loss_difference("minus one set")
     decision = replace(VERDICT_OF_ACT, title="decision")
     columns = ("reviews of", "parameters", "reviews", difference, decision)
-    title = "Parameters of their own or one set for all"
+    title = "A set of parameters for each, or one set for all"
     if finding.subject != f.ALL_PRESETS:
         title = f"{finding.subject}: {title}"
     tables = [make_evidence_table(title, columns, rows)]

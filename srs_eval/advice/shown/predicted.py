@@ -35,7 +35,7 @@ def _rival_name(rival: f.Rival) -> str:
 def _format_saving(saved: Interval, than: str = "") -> str:
     """Format a saved share of log loss in words.
 
-    Examples: "11 % better than SM-2 (7 to 16 %)"; "5 % worse (2 % better to 12 % worse)".
+    Examples: "11 % better than SM-2 (7 to 16 %)"; "5 % worse (from 2 % better to 12 % worse)".
     """
     sign = 1 if saved.estimate >= 0 else -1
     word = "better" if sign > 0 else "worse"
@@ -46,7 +46,7 @@ def _format_saving(saved: Interval, than: str = "") -> str:
 
 
 def _format_saving_range(saved: Interval, sign: int) -> str:
-    """Format the interval of a saving: "(7 to 16 %)", "(15 % worse to 16 % better)" or "".
+    """Format the interval of a saving: "(7 to 16 %)", "(from 15 % worse to 16 % better)" or "".
 
     With a `sign` of -1, an interval on one side of 0 is in per cent worse.
     """
@@ -56,8 +56,8 @@ def _format_saving_range(saved: Interval, sign: int) -> str:
     low, high = sorted(100 * sign * min(bound, 1.0) for bound in (saved.low, saved.high))
     if round(low) < 0 < round(high):
         if sign > 0:
-            return f"({-low:.0f} % worse to {high:.0f} % better)"
-        return f"({-low:.0f} % better to {high:.0f} % worse)"
+            return f"(from {-low:.0f} % worse to {high:.0f} % better)"
+        return f"(from {-low:.0f} % better to {high:.0f} % worse)"
     return f"({_with_minus(f'{low:.0f}')} to {_with_minus(f'{high:.0f}')} %)"
 
 
@@ -290,28 +290,37 @@ def _health_sentences(finding: f.Finding) -> list[str]:
     health = f.get_evidence(finding, f.Health)
     if health.sm2 is None:
         return [_health_check_sentence(health)]
-    if has_enough_data(health.sm2.difference):
-        saving = _format_saving(health.sm2.saved, "SM-2")
-        difference = say.format_log_loss_difference(health.sm2.difference, "evaluated review")
-        comparison = f"FSRS-6 is {saving} once optimized; {difference}"
-        is_fsrs_worse = health.sm2.difference.estimate > 0
-        if is_fsrs_worse and finding.recommendation != Recommendation.STAY_WITH_SM2:
-            comparison = f"nearly everybody gains from it, though on your own reviews {comparison}"
-    else:
-        reviews = format_count(finding.reviews, "evaluated review")
-        days = health.sm2.difference.days
-        if finding.reviews >= MIN_REVIEWS:
-            reviews = f"reviews of {format_count(days, 'day')}"
-        verb = "is" if finding.reviews == 1 else "are"
-        comparison = f"nearly everybody gains from it, but your own {reviews} {verb} too few to say"
+    sentences = []
     if finding.probability is not None:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
-        claim = "that FSRS predicts your future reviews better"
+        claim = "that FSRS predicts your future reviews better than SM-2"
         if finding.recommendation == Recommendation.STAY_WITH_SM2:
-            claim = "that SM-2 predicts your future reviews better"
+            claim = "that SM-2 predicts your future reviews better than FSRS"
         certainty = say.format_certainty(finding.probability, claim)
-        comparison = f"{advice} ({certainty}): {comparison}"
-    return [f"{comparison}.", _health_check_sentence(health)]
+        sentences.append(f"{advice} ({certainty}).")
+    sentences.append(_compare_with_sm2(finding, health.sm2))
+    sentences.append(_health_check_sentence(health))
+    return sentences
+
+
+def _compare_with_sm2(finding: f.Finding, sm2: f.Rival) -> str:
+    """Say how optimized FSRS-6 and SM-2 did on the learner's own reviews."""
+    if not has_enough_data(sm2.difference):
+        reviews = format_count(finding.reviews, "held-out review")
+        if finding.reviews >= MIN_REVIEWS:
+            reviews = f"reviews of {format_count(sm2.difference.days, 'day')}"
+        verb = "is" if finding.reviews == 1 else "are"
+        return f"Nearly everybody gains from FSRS; your own {reviews} {verb} too few to say."
+    saving = _format_saving(sm2.saved, "SM-2")
+    reviews = format_count(sm2.difference.reviews, "held-out review")
+    difference = say.format_log_loss_difference(sm2.difference)
+    comparison = f"FSRS-6 predicted {reviews} {saving}; its log loss was {difference}."
+    is_fsrs_worse = sm2.difference.estimate > 0
+    if is_fsrs_worse and finding.recommendation != Recommendation.STAY_WITH_SM2:
+        return (
+            f"Nearly everybody gains from FSRS. On your own reviews, though, optimized {comparison}"
+        )
+    return f"Optimized {comparison}"
 
 
 def _health_check_sentence(health: f.Health) -> str:
@@ -339,7 +348,8 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     sentences = []
     for model in comparison.models:
         if model.is_own and model.difference is not None and model.verdict is not None:
-            difference = say.format_log_loss_difference(model.difference, "evaluated review")
+            reviews = format_count(model.difference.reviews, "held-out review")
+            difference = say.format_log_loss_difference(model.difference)
             beginning = ""
             if model.verdict == "can't tell yet":
                 beginning = "Can't tell yet whether "
@@ -350,9 +360,9 @@ def _models_sentences(finding: f.Finding) -> list[str]:
                 quality = f"{model.verdict} than"
             sentences.append(
                 f"{beginning}“{model.name}” predicts {quality} FSRS-6 fitted to earlier reviews: "
-                f"{difference}."
+                f"on {reviews}, its log loss was {difference}."
             )
-    reviews = format_count(finding.reviews, "evaluated review")
+    reviews = format_count(finding.reviews, "held-out review")
     lowest = comparison.models[0].log_loss
     assert lowest is not None
     sentences.append(
@@ -365,7 +375,7 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     for name, count in comparison.unused_predictions.items():
         predictions = format_count(count, "prediction")
         verb = "is" if count == 1 else "are"
-        sentences.append(f"{predictions} by “{name}” {verb} for reviews that are not evaluated.")
+        sentences.append(f"{predictions} by “{name}” {verb} for reviews that are not held out.")
     return sentences
 
 
@@ -416,7 +426,7 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
         people = f"{fewest} to {most}"
     basis = (
         f"This compares FSRS-5's log loss on your "
-        f"{format_count(finding.reviews, 'evaluated review')} with its log loss on those of 9,999 "
+        f"{format_count(finding.reviews, 'held-out review')} with its log loss on those of 9,999 "
         "learners in a public data set. Those who have about as many reviews as you, and recall "
         "about as much, count most."
     )

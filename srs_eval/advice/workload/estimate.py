@@ -77,7 +77,7 @@ HIGHEST_RETENTION = 0.99
 COMPARED_RETENTIONS would, or more: it costs the most time."""
 _NEAR_HIGHEST = 1.25  # shares forgotten that differ by less than this factor are about the same
 COSTS = "costs"  # name of the question at a glance
-IN_FORCE = "the parameters in force"  # name of today's schedule
+IN_FORCE = "your current parameters"  # name of today's schedule
 _Figures = tuple[float, ...]  # (FIGURES,)
 _PendingSimulations = list[list[list[Future[SimulationResult]]]]  # like `presets.Simulations`
 _KERNEL_MARK = "workload"  # mark of the simulation's kernels
