@@ -57,6 +57,8 @@ _TAUGHT_RATIO = 0.5
 """Stored parameters count as taught if taught ones differ from them by less than this share of the
 difference (nats) of those of Anki's optimizer."""
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
+_NEGLIGIBLE_DIVERGENCE = 0.00014
+"""Nats between predictions that are half a point apart at 90 %: 0.005² / (2 · 0.9 · 0.1)."""
 _STILL_ADVISED = 0.6
 """Probability from which a change is still advised if it was likely at an earlier milestone."""
 
@@ -337,7 +339,9 @@ def _assess_preset(
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
         probability = min(1 - noticeable.probability, limit)
     # If the change would predict the same, that is known without any experience.
-    hardly_matters = belief.lies_within(learner.equivalence)
+    hardly_matters = belief.lies_within(learner.equivalence) and _predicts_nearly_the_same(
+        learner, group, best.name, reviews.index
+    )
     if best.difference is None and not hardly_matters:
         probability = population.limit_without_evidence(probability)
     # If nearly all cards are gone, this is about reviews of other rows: nothing is recommended.
@@ -389,6 +393,24 @@ def _assess_preset(
         probabilities=probabilities,
         evidence=evidence,
     )
+
+
+def _predicts_nearly_the_same(
+    learner: Learner, group: int, candidate: str, index: IntArray
+) -> bool:
+    """Return True if a candidate predicts the same as the current parameters but for half a point.
+
+    What such a change gains or loses is small even in a spell of good or bad days.
+    """
+    if not len(index):
+        return True
+    try:
+        values = learner.fit_parameters(candidate, group)
+    except NotEnoughData:
+        return True  # Anki's optimizer would keep the current parameters
+    if values is None:
+        return False
+    return _diverge_from_active(learner, group, values, index) <= _NEGLIGIBLE_DIVERGENCE
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,6 +209,23 @@ def test_keeping_parameters_optimized_just_now_is_sure(
     assert "next to nothing new" in shown.sentences(finding)[1]
 
 
+@pytest.mark.parametrize(("change", "matters"), [(1.02, False), (1.3, True)])
+def test_change_of_predictions_by_over_half_a_point_may_matter(
+    monkeypatch: pytest.MonkeyPatch, learner: Learner, change: float, matters: bool
+) -> None:
+    """Check it where all that is believed of the gain lies within what counts as equal."""
+    fitted = learner.fit_parameters(RECENCY, 100)
+    assert fitted is not None
+    stored = [*(change * value for value in fitted[:4]), *fitted[4:]]
+    monkeypatch.setattr(Learner, "stored", lambda *_: tuple(stored))
+    monkeypatch.setattr(Learner, "active_parameters", lambda *_: stored)
+    monkeypatch.setattr(Learner, "since_optimized", lambda *_: np.array([], np.int64))
+    belief = Belief(0.6, 0.0002, -0.001, 0.001)
+    monkeypatch.setattr(population, "compute_belief", lambda *_: belief)
+    (finding, *_) = assess_parameters(learner, [100], {}, {})
+    assert finding.hardly_matters == (not matters)
+
+
 @pytest.mark.parametrize(
     ("first_stabilities", "is_known"), [(None, True), ((0.05, 0.1, 0.2, 0.3), False)]
 )
