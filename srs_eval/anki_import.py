@@ -64,7 +64,7 @@ def load_log(
         return _load_file(path, real, start, days)
     except MemoryError as error:
         raise InputError(
-            f"{printable(path)} does not fit into the memory that is free; "
+            f"{printable(path)} does not fit into the free memory; "
             "close other programs and try again."
         ) from error
 
@@ -196,7 +196,7 @@ def _load_user_file(path: Path, days: _DayOverrides, user: int | None) -> Review
             "expected revlogs/user_id=N/data.parquet as in anki-revlogs-10k."
         )
     if user not in (None, int(number)):
-        raise InputError(f"{printable(path)} is user {number}, not user {user}.")
+        raise InputError(f"{printable(path)} belongs to user {number}, not to user {user}.")
     days.refuse_override("A data set")
     return open_dataset(folder.parents[1]).load(int(number))
 

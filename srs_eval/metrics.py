@@ -515,21 +515,21 @@ METRIC_INFO = {  # by field, in the order of tables
              "error of average recall in groups of similar reviews; "
              "lower is better, but it can be gamed"),
         _MetricInfo("auc", "AUC", "AUC", "3", "higher",
-             "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
+             "separation of forgotten from recalled; 0.5 is guessing, 1 perfect"),
         _MetricInfo("rmse", "RMSE", "RMSE", "3", "lower",
              "error of single predictions; the root of the Brier score"),
         _MetricInfo("mbe", "MBE", "MBE", "+%", "nearer 0",
-             "bias; above zero: it expects more recall than there was"),
+             "bias; above zero: too much recall was expected"),
         _MetricInfo("ici", "ICI", "ICI", "%", "lower",
-             "mean distance of its calibration curve from perfect calibration"),
+             "mean distance of the calibration curve from perfect calibration"),
         _MetricInfo("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
         _MetricInfo("precision_90", "precision@90", "precision@90", "%", "higher",
-             "share recalled among the reviews it gave 90 % or more"),
+             "share recalled of reviews predicted at 90 % or more"),
         _MetricInfo("recall_90", "recall@90", "recall@90", "%", "higher",
-             "share of recalled reviews that it gave 90 % or more"),
+             "share of recalled reviews predicted at 90 % or more"),
         _MetricInfo("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
         _MetricInfo("accuracy", "", "accuracy", "%", "higher",
-             "share of reviews it gets right, at a threshold of 50 %"),
+             "share predicted correctly, at a threshold of 50 %"),
     )
 }  # fmt: skip
 METRIC_BY_KEY = {info.key: info for info in METRIC_INFO.values() if info.key}

@@ -41,7 +41,7 @@ def find(command: list[str], source: str) -> tuple[list[str], bool]:
     """
     if command:
         if _find_executable(command[0]) is None:
-            raise NotFound(f'There is no program "{command[0]}", which the settings name.')
+            raise NotFound(f'The settings name a program that does not exist: "{command[0]}".')
         return list(command), False
     if program := _find_executable("srs-eval"):
         return [program], False

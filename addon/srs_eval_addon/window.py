@@ -47,7 +47,7 @@ def evaluate(package: str) -> Window | None:
         showWarning(str(error), parent=mw, title="srs-eval")
         return None
     if fetches and not askUser(
-        "srs-eval is not installed. May uv fetch it and run it? The first time this takes 0.5 GB.",
+        "srs-eval is not installed. May uv download and run it? The first download is 0.5 GB.",
         parent=mw,
         title="srs-eval",
     ):
@@ -105,7 +105,7 @@ class Window(QDialog):
             self._show_report()
         else:
             last_lines = self.evaluation.output_lines[-3:]
-            message = "\n".join(last_lines) or "It ended without a word."
+            message = "\n".join(last_lines) or "srs-eval ended without a message."
             self._delete_folder()
             self.close()
             showWarning(message, parent=mw, title="srs-eval")

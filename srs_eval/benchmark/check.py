@@ -116,7 +116,7 @@ def merge_folders(
     if damage and not skip_damaged:
         raise DamagedJournals(
             f"Nothing was merged, because journals are damaged: {damage}. Run the batch of each "
-            "damaged part again, or leave the damaged lines out with --take-what-is-whole."
+            "damaged folder again, or leave the damaged lines out with --take-what-is-whole."
         )
     if read_setup(out) is not None:
         setup = merge_setup_from(out, setup)

@@ -214,7 +214,7 @@ class Comparison:
                     "the models in another table were evaluated on fewer of these users' reviews"
                 )
             elif not all(user in sizes_by_file[file] for file in smaller):
-                cause = "no result of"
+                cause = "there are no results from"
             elif all(
                 file.configuration and file.configuration.protocol.known_decks_only
                 for file in smaller
@@ -554,7 +554,7 @@ def compute_averages(
         averages.append(file_averages)
     if not any(averages):
         raise InputError(
-            f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
+            f"--average {','.join(modes)} needs predictions, but there is no folder raw with any "
             f'beside the results of "{folders[0].path}": evaluate with --raw.'
         )
     modes_with_means: set[str] = set()
@@ -565,7 +565,7 @@ def compute_averages(
         if mode not in modes_with_means:
             raise InputError(
                 f"--average {mode}: no predictions in raw say which {mode} a review belongs "
-                f"to; that takes parquet files with a column {GROUP_COLUMNS[mode]}."
+                f"to; parquet files with a column {GROUP_COLUMNS[mode]} are needed."
             )
     return averages
 
@@ -649,7 +649,7 @@ def compare_runs(
         if name in baseline_by_name and any(file.name == name for file in files):
             raise InputError(
                 f'--baseline: "{baseline_by_name[name].path}" and "{baseline_file.path}" are '
-                f"both {name}; take one of them away."
+                f"both {name}; remove one of them."
             )
         baseline_by_name[name] = baseline_file
     shown_metrics = tuple(dict.fromkeys((metric, *metrics)))

@@ -386,8 +386,9 @@ def _run_checked(
             if name in ("srs_eval", "code"):
                 installed = "another srs-eval"
             raise WorkersCannotStart(
-                f"The Dask worker on {platform.node()} runs {installed}, this command "
-                f"{name} {version}: install the same there, then run the command again."
+                f"The Dask worker on {platform.node()} runs {installed}, but this command "
+                f"runs {name} {version}: install the same version there, then run the command "
+                "again."
             )
     if not os.path.isdir(expected_environment["folder"]):
         raise WorkersCannotStart(

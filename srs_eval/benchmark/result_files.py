@@ -259,7 +259,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     file_name = spelled_name(path)
     all_lines = read_lines(path)
     if None in all_lines:
-        remedy = f"`srs-eval results check {folder}` lists such lines: take them out"
+        remedy = f"`srs-eval results check {folder}` lists such lines: delete them"
         if setup is not None:
             remedy = "run the same batch command again to write the file anew"
         raise InputError(

@@ -599,8 +599,8 @@ class Ledger:
                 audited_value = entry.published.get(name, "nothing")
                 raise InputError(
                     f'"{self.path}" was made with {name} {audited_value} for '
-                    f"{configuration.name}, and here it has {value}: give the flags of the audit, "
-                    "or audit again."
+                    f"{configuration.name}, but here {name} is {value}: give the flags of the "
+                    "audit, or audit again."
                 )
         return configuration.with_ledger(entry.best, self.digest)
 
@@ -627,7 +627,7 @@ def read_ledger(path: Path) -> Ledger:
         if find_meaning(name) != name:
             raise InputError(
                 f'"{path}" names {name}, which is not a configuration here; '
-                "one of a file of your own needs --model-file."
+                "if it is in a file of your own, name that file with --model-file."
             )
         (configuration,) = resolve_configurations([name])
         configuration.with_hyperparameters(entry.best)

@@ -125,8 +125,8 @@ def refuse_idle_user_split(split: str, configurations: Sequence[Configuration]) 
         return
     if not any(configuration.is_trained_on_other_users for configuration in configurations):
         raise InputError(
-            "--split users is for models of your own that define `pretrain`, and none of these "
-            "does: leave it out, or add one with --model-file and --models."
+            "--split users is for models of your own that define `pretrain`, but none of the given "
+            "models does: leave the option out, or add such a model with --model-file and --models."
         )
 
 

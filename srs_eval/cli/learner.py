@@ -47,7 +47,7 @@ from srs_eval.report.console import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -523,8 +523,11 @@ def compare(
     is_summary = is_all and not details  # what to do, without the evidence
     requested = questions.default_questions(log, context) if is_all else (question,)
     rows = questions.rows_behind(log, requested)
+    notice = ""
     if is_all and has_known_presets(log) and not can_evaluate_by_preset(log):
-        say(f"{explain_too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
+        notice = f"{explain_too_few(log, NotEnoughData('Presets cannot be evaluated'))}."
+    if notice and (is_summary or json == "-"):
+        say(notice)
     try:
         findings = questions.answer_questions(
             log,
@@ -538,7 +541,8 @@ def compare(
             with progress_line("Answering"):
                 answers = list(findings)
         else:
-            answers = print_answers(findings, console, format_rows_closing(rows))
+            announced = _say_before_first(notice, findings)
+            answers = print_answers(announced, console, format_rows_closing(rows))
     except NotEnoughData as error:
         if is_summary and json is None:
             question_context = questions.QuestionContext(log, equivalence=equivalence)
@@ -549,7 +553,7 @@ def compare(
         raise NotEnoughData(add_required_amount(log, str(error))) from None
     if not answers:
         raise NotEnoughData(
-            f"to compare you with other people, srs-eval needs {MIN_EVALUATED_REVIEWS} evaluated "
+            f"to compare you with other people, srs-eval needs {MIN_EVALUATED_REVIEWS} held-out "
             "reviews"
         )
     if json != "-" and is_summary:
@@ -557,6 +561,14 @@ def compare(
     if json is not None:
         write_output(json, to_json(documents(answers, rows)))
     return SUCCESS
+
+
+def _say_before_first(notice: str, findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings, and print a notice before the first; an error says the same itself."""
+    for position, finding in enumerate(findings):
+        if notice and position == 0:
+            say(notice)
+        yield finding
 
 
 def _answer_first_screen(
@@ -624,7 +636,7 @@ def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughD
     reason = explain_too_few(log, error)
     if reason != str(error) or find_preset_faults(log):
         return NotEnoughData(f"{reason} (`srs-eval inspect` shows which reviews are used)")
-    reason = f"{reason} (counting only reviews that Anki's optimizer uses)"
+    reason = f"{reason} (counting only the reviews that Anki's optimizer uses)"
     return NotEnoughData(add_required_amount(log, reason))
 
 
@@ -687,7 +699,7 @@ def workload(
     document = workload_document(estimate) | {"answers": [shown.document(estimate.finding)]}
     console = write_json_and_pick_console(json, document)
     if console:
-        closing_line = f"{DRAWS_NOTE} Add --preset NAME for one preset (docs/workload.md)."
+        closing_line = f"{DRAWS_NOTE} Add --preset NAME to see one preset (docs/workload.md)."
         print_answers([estimate.finding], console, closing_line)
     return SUCCESS
 
@@ -853,7 +865,7 @@ def _evaluate_with_progress(
         interruption = error
         finished = {*run.results_by_name(), *run.failed, *run.skipped}
         missing = format_count(len(requested - finished), "configuration")
-        say(f"Interrupted: {missing} not finished.")
+        say(f"Interrupted: {missing} had not finished.")
     if interruption is None and not run.results_by_name() and not run.failed:
         reasons = dict.fromkeys(skip.reason for skip in run.skipped.values())
         explanation = add_required_amount(log, "; ".join(reasons))

@@ -81,9 +81,9 @@ app = typer.Typer(
         "token_normalize_func": _normalize_option_name,
     },
     help="Measure how well memory models predict your own forgetting.\n\n"
-    "`srs-eval [PATH]` opens the terminal app. Without a terminal, or with --plain, --json, "
-    "--csv, --setup or an option that splits reviews in another way, it runs `srs-eval run`, whose "
-    "options it also takes.",
+    "`srs-eval [PATH]` opens the terminal app, and takes all options of `srs-eval run`. Without a "
+    "terminal, or with --plain, --json, --csv, --setup or an option that changes how reviews are "
+    "split, it runs `srs-eval run` instead.",
 )
 
 
@@ -152,7 +152,7 @@ app.command(
     name="open",
     hidden=True,
     help="Open the terminal app. Without a terminal, or with --plain, --json, --csv, --setup "
-    "or an option that splits reviews in another way, run `srs-eval run`.",
+    "or an option that changes how reviews are split, run `srs-eval run` instead.",
 )(learner.run)
 for _command in (
     learner.run,
@@ -370,8 +370,8 @@ Usage: srs-eval models check NAME|FILE... [--features FILE]
 
 Check models for leaks, wrong gradients and invalid predictions.
 
-NAME is a model of srs-eval, FILE is a file with your own models. Each model is trained on
-simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake, a
+NAME is a model of srs-eval, and FILE is a file with your own models. Each model is trained on
+simulated learners with up to 8,000 reviews; your own reviews are not read. For every mistake, a
 sentence says what is wrong and where to look. The command looks for
 
   - predictions that change if the outcome or the answer time of the predicted review changes, or
@@ -380,7 +380,7 @@ sentence says what is wrong and where to look. The command looks for
   - models that learn while they are evaluated, without `online`;
   - wrong or missing gradients, and training that ends too early;
   - hyperparameters that change nothing;
-  - NaN, and probabilities of 0, 1 or beyond;
+  - NaN, probabilities of exactly 0 or 1, and values that are not probabilities;
   - figures that change with the order of reviews, in a second run or in another process;
   - errors when there are few reviews, or when all answers are correct or all are wrong;
   - changes to the arrays that a model is given.
@@ -391,8 +391,8 @@ Options:
 Exit codes: 0 nothing wrong was found, 1 something wrong was found, 2 the name or file cannot
 be used.
 
-A model with two parameters takes a few seconds, a network a minute.
-docs/adding-a-model.md says more: what a model may read, and how to write one.
+The check takes a few seconds for a model with two parameters, and a minute for a network.
+docs/adding-a-model.md explains what a model may read, and how to write one.
 """
 
 
@@ -441,9 +441,7 @@ def _show_weights() -> int:
             origin = f"trained on users {trained_users[0]} to {trained_users[-1]}"
         show(f'Found: "{file.path}", {origin}.')
     if weights:
-        show(
-            "--models all includes RWKV-Instant and RWKV-Curve; --weights FILE names another file."
-        )
+        show("--models all includes RWKV-Instant and RWKV-Curve; --weights FILE uses another file.")
     else:
         show("No weights of RWKV were found. If you have some, name them with --weights FILE.")
     show(
@@ -540,7 +538,7 @@ def models(
             console.print(render_models_table(document["models"], get_width(console)))
             say(
                 f"--models also takes groups: {', '.join(GROUPS)} (fast: all but neural). "
-                "SM2 is a model, sm2 is the group. Equalized: evaluated on reviews of later days "
+                "SM2 is a model; sm2 is a group. Equalized: evaluated on reviews of later days "
                 "only, as most models are. Two buttons: Hard and Easy count as Good."
             )
     return SUCCESS

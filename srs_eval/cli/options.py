@@ -80,9 +80,9 @@ ModelNames = Annotated[
         autocompletion=complete_model,
         help=(
             "Models to describe. Without a name, all are listed. `check` finds mistakes in "
-            "models, or in a file of your own. `pretrain` trains the model of a file on many "
-            "users. `vectors` prints reference vectors of FSRS-6 or FSRS-7 as JSON, for other "
-            "implementations. `weights` lists RWKV's files and where they are."
+            "models of srs-eval or in those of your own file. `pretrain` trains the model of a "
+            "file on many users. `vectors` prints reference vectors of FSRS-6 or FSRS-7 as JSON, "
+            "for other implementations. `weights` lists RWKV's files and where they are."
         ),
     ),
 ]
@@ -261,8 +261,8 @@ FallbackUser = Annotated[
         "--fallback_user",
         rich_help_panel=_PROTOCOL,
         help=(
-            "With --partitions: use the fit to all of the user's training reviews for a deck or "
-            "preset with too few reviews to train on."
+            "With --partitions: where a deck or preset has too few reviews to train on, use the "
+            "parameters that were fitted to all of the user's training reviews."
         ),
     ),
 ]
@@ -311,7 +311,7 @@ SchedPenalties = Annotated[
     typer.Option(
         "--sched_penalties",
         rich_help_panel=_PROTOCOL,
-        help="Train FSRS-7 with penalties for intervals that are very short or grow in leaps.",
+        help="Train FSRS-7 with penalties for intervals that are very short or grow very fast.",
     ),
 ]
 NSplits = Annotated[
@@ -392,7 +392,10 @@ Gamma = Annotated[
     typer.Option(
         "--gamma",
         rich_help_panel=_PROTOCOL,
-        help="Pull parameters towards their start with this strength (FSRS-5, FSRS-6, FSRS-7).",
+        help=(
+            "Pull parameters towards their starting values with this strength (FSRS-5, FSRS-6, "
+            "FSRS-7)."
+        ),
     ),
 ]
 TrainingSeed = Annotated[
@@ -403,7 +406,7 @@ TrainingSeed = Annotated[
         min=0,
         help=(
             "Use this random seed (order of batches, random starts). With 0, the random numbers "
-            "are the published ones."
+            "are those behind the published figures."
         ),
     ),
 ]
@@ -547,7 +550,8 @@ Setup = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="LEDGER",
         help=(
-            "Train models with the hyperparameters in an audit's ledger; their names end in -tuned."
+            "Train models with the hyperparameters in an audit's ledger. The names of these models "
+            "end in -tuned."
         ),
     ),
 ]
@@ -567,13 +571,15 @@ Reference = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
         autocompletion=complete_model,
-        help="Compare models with this one, besides the best.",
+        help="Compare models with this one as well as with the best.",
     ),
 ]
 NoCache = Annotated[
     bool,
     typer.Option(
-        "--no-cache", rich_help_panel=_HOW_IT_RUNS, help="Neither use nor save stored results."
+        "--no-cache",
+        rich_help_panel=_HOW_IT_RUNS,
+        help="Ignore stored results, and store no new ones.",
     ),
 ]
 Equivalence = Annotated[
@@ -631,8 +637,8 @@ Trials = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         min=1,
         help=(
-            "Try this many sets of hyperparameters for each configuration, besides the "
-            "published one."
+            "Try this many sets of hyperparameters for each configuration, as well as the "
+            "published set."
         ),
     ),
 ]
@@ -682,7 +688,7 @@ ReportModels = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="A,B",
         autocompletion=complete_models,
-        help="Include only these configurations: names as in tables or files, or groups.",
+        help="Include only these configurations, named as in tables or files, or these groups.",
     ),
 ]
 ReportReference = Annotated[
@@ -731,7 +737,7 @@ Columns = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="A,B",
         help=(
-            "Show these columns in tables: metrics of result files (ICI, smECE, ...) and seconds."
+            "Show these columns in tables: metrics of result files (ICI, smECE, ...) or seconds."
         ),
     ),
 ]
@@ -742,7 +748,7 @@ Average = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="A,B",
         help=(
-            "Show these averages side by side: global, user, deck, card. All but user need "
+            "Show these averages side by side: global, user, deck, card. All except user need "
             "predictions in raw/."
         ),
     ),
@@ -1033,7 +1039,8 @@ Names = Annotated[
         rich_help_panel=_OUTPUT,
         metavar="2025|2026",
         help=(
-            "Spell configurations in files as srs-benchmark did in 2025, or as it has since 2026."
+            "Spell the names of configurations in files as srs-benchmark did in 2025, or as it has "
+            "since 2026."
         ),
     ),
 ]

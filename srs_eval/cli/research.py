@@ -229,7 +229,7 @@ def _check_user_split(split: str, *, shard: str | None, predictions: Path | None
         return
     if shard is not None:
         raise InputError(
-            "--split users trains on the users of all parts, and --shard leaves users out: use "
+            "--split users trains on the users of all parts, but --shard leaves users out: use "
             "only one of the two options."
         )
     if predictions is not None:
@@ -283,7 +283,7 @@ def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) 
     absent = sorted(requested - {configuration.name for configuration in configurations})
     if absent:
         raise InputError(
-            f"--redo {absent[0]}: this is not among the models of this command; add it to --models."
+            f"--redo {absent[0]}: this model is not among those of --models; add it there."
         )
     endings = tuple(f" on {name}" for name in requested)
     names = set(requested)
@@ -304,8 +304,8 @@ def _with_progress(events: Generator[_BatchOrAuditEvent]) -> Iterator[_BatchOrAu
         except KeyboardInterrupt:
             if progress.units:
                 say(
-                    f"Interrupted: {progress.finished:,} of {progress.units:,} units are done and "
-                    "kept; run the same command to continue."
+                    f"Interrupted: {progress.finished:,} of {progress.units:,} units are finished "
+                    "and kept; run the same command to continue."
                 )
             raise
 
@@ -723,8 +723,8 @@ def _download(
         target = datasets_folder() / folder
     repo = hub.resolve_repo(target, repo)
     say(
-        f"{repo} goes to {target}. The licence is between you and the owner of the data "
-        f"({hub_url(repo)}): it {LICENCE_TERMS}."
+        f"{repo} will be downloaded to {target}. The licence is between you and the owner of the "
+        f"data ({hub_url(repo)}): it {LICENCE_TERMS}."
     )
     fetched_count = 0
     plan = None

@@ -431,7 +431,9 @@ def _find_impossible_values(rows: Rows) -> list[str]:
                 f"(row {first_row + 1}: {values[first_row]})"
             )
     if (np.diff(rows.day_offset) < 0).any():
-        problems.append("its days are not in order: the rows are not in the order of the reviews")
+        problems.append(
+            "its days are not in order, so its rows are not in the order of the reviews"
+        )
     return problems
 
 

@@ -215,8 +215,9 @@ def open_dataset(folder: str | Path) -> Dataset:
         if not path.is_dir():
             _refuse_not_downloaded(path, str(folder))
             raise InputError(
-                f"There is no data set {printable(folder)}: neither a folder of that name here "
-                f"nor {printable(path)}; give a folder in the anki-revlogs-10k layout."
+                f"There is no data set {printable(folder)}: no folder here has that name, and "
+                f"there is no folder {printable(path)}; give a folder in the anki-revlogs-10k "
+                "layout."
             )
     if not path.is_dir():
         if not exists:

@@ -28,7 +28,7 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
     is_numba_error = "readonly array" in description
     if is_numpy_error or is_numba_error:
         description = (
-            "It writes to a read-only array; the arrays it receives are shared by all models: work "
-            f"on copies, as in trials.delta_t.copy() ({description})"
+            "The model writes to a read-only array. All models share the arrays that they are "
+            f"given, so work on copies, as in trials.delta_t.copy() ({description})"
         )
     return shorten(description), detail

@@ -47,7 +47,7 @@ _FUTURE_LEAKS = {
     "own answer time": "reads how long the answer that it predicts took",
     "later input": "reads later reviews",
     "fit sees later": "is fitted to reviews after its training part",
-    "needs later": "fails where later reviews are missing, so it reads them",
+    "needs later": "fails without later reviews, so it must be reading them",
 }
 _UNCHECKED = "was not checked for reading the future"
 _UNCHECKABLE = "could not be checked for reading the future"
@@ -56,7 +56,7 @@ _OTHER_MISTAKES = {
     "no probability": "predicts something that is not a probability for a simulated learner",
     "repeats": f"{_UNCHECKABLE}, because its predictions change from run to run",
     "fails": f"{_UNCHECKABLE}, because it fails on a simulated learner",
-    "unfinished": "is too slow for the check for reading the future, which did not finish",
+    "unfinished": "is too slow: the check for reading the future did not finish",
 }
 _CACHED_USERS = 64  # users in memory
 _USUAL_PROTOCOL = Protocol()

@@ -297,7 +297,7 @@ def _choose_histories(
     if len(known) > max_histories:
         known = known[np.arange(max_histories) * len(known) // max_histories]
     if not len(known):
-        raise NotEnoughData("its members know no review in common")
+        raise NotEnoughData("no review is known to all of its members")
     return known
 
 

@@ -253,8 +253,8 @@ def _check_types(model: Model) -> None:
     for field_name in _COLLECTIONS:
         if field_name in present:
             texts = getattr(model, field_name)
-            check_texts(f"{name}: {field_name}", "a collection of texts", texts)
-    check_mapping(f"{name}: aliases", "a dictionary of texts", model.aliases)
+            check_texts(f"{name}: {field_name}", "a collection of strings", texts)
+    check_mapping(f"{name}: aliases", "a dictionary of strings", model.aliases)
     check_type(f"{name}: cost", "a Cost object", model.cost, Cost)
     if not isinstance(model, TrainedModel):
         return
@@ -287,7 +287,7 @@ def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
     ]
     for text in texts:
         if not isinstance(text, str):
-            return f"{text!r} is not a text, but a model's name, source and so on must be texts"
+            return f"{text!r} is not a string, but a model's name, source and so on must be strings"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
         return f"{model.name!r} is not a valid model name: use letters, digits and . % + _ - [ ]"
     if model.family not in get_args(Family):

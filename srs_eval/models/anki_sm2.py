@@ -176,7 +176,7 @@ MODELS = (
         hyperparameters=RECURRENT.hyperparameters,
         note=(
             "Anki's scheduler predicts nothing: recall is derived from its interval, as if it "
-            "aimed at 90 %. As published, Good and Easy are swapped."
+            "aimed at 90 %. Good and Easy are swapped, as in the published version."
         ),
     ),
 )

@@ -323,11 +323,11 @@ def _describe_choice_of_rows(protocol: Protocol, later_days: str) -> str:
     if not rows.secs:
         words = f" {later_days}"
     elif not rows.short:
-        words = f" {later_days}, intervals in seconds"
+        words = f" {later_days}, with intervals in seconds"
     elif rows.no_test_same_day:
         words = f" {later_days}, with folds that also count same-day reviews"
     else:
-        words = ", same-day ones too"
+        words = ", including same-day reviews"
     if rows.known_decks_only:
         words += ", of cards and decks that still exist"
     if rows.split == "cards":

@@ -177,7 +177,7 @@ MODELS = (
         _V1,
         source="srs-benchmark other.py, class FSRS1 (2022)",
         seconds_per_10k=0.0075,
-        note="In v1 a failure sets S from the number of lapses alone.",
+        note="After a failure, the new stability depends only on the number of lapses.",
     ),
     make_early_version(
         "FSRSv2",

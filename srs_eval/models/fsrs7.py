@@ -363,7 +363,7 @@ _FSRS_7 = TrainedModel(
     inputs="FIL, G, SR",
     parameters=34,
     source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py (2026)",
-    note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
+    note="With recency, the newest reviews weigh more than in other FSRS versions.",
     cost=Cost(seconds_per_10k=0.045, seconds_to_compile=3.0),
     configurations=(
         "FSRS-7-short-secs-recency",

@@ -28,7 +28,7 @@ MODELS = (
         name="RWKV-Anki",
         family="online",
         inputs="FIL, G, SR, AT",
-        note=f"RWKV, {_CACHE_NOTE}. Knows every earlier answer; a scheduler cannot.",
+        note=f"RWKV, {_CACHE_NOTE}. Knows all earlier answers, which a scheduler cannot.",
     ),
     _external_model(name="FSRS-Anki", inputs="FIL, G, SR", note=f"FSRS, {_CACHE_NOTE}."),
     _external_model(name=FILE_PREDICTIONS, note="Your own predictions, from --predictions FILE."),

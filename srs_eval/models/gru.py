@@ -268,12 +268,12 @@ def _make_model(network: GruNetwork, source: str) -> TrainedModel:
     )
 
 
-_FROM_RANDOM = "Starts from random weights where no pretrained ones are found."
+_FROM_RANDOM = "Starts from random weights if no pretrained ones are found."
 
 MODELS = (
     replace(
         _make_model(GRU, source="srs-benchmark other.py, class RNN (2023)"),
-        note="Retired upstream in 2026, where GRU has been another network since then.",
+        note="Retired in 2026 by srs-benchmark, where GRU now means another network.",
         cost=Cost(seconds_per_10k=0.03, seconds_to_compile=6.0),
         aliases={"GRU-39": "GRU"},
     ),
@@ -286,7 +286,7 @@ MODELS = (
     replace(
         _make_model(_GRU_P, source="srs-benchmark other.py, class GRU_P (2024)"),
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
-        "need not mean a lower one. Retired upstream in 2026.",
+        "need not mean a lower one. Retired in 2026 by srs-benchmark.",
         cost=Cost(seconds_to_compile=6.0, kernels_of="GRU"),
         configurations=("GRU-P", "GRU-P-short"),
     ),

@@ -281,7 +281,7 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=503,
         source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
-        note="Upstream's name for it has been GRU since 2026.",
+        note="srs-benchmark has called it GRU since 2026.",
         cost=Cost(seconds_per_10k=0.5, seconds_to_compile=8.0),
         standard="GRU-503-short-secs-equalize_test_with_non_secs",
         fit=_fit,

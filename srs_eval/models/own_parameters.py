@@ -328,13 +328,14 @@ def describe_own_parameters(
     for preset_id, fault in faults.items():
         reviews = int((preset == preset_id).sum())
         notes.append(
-            f"uses defaults for {format_count(reviews, 'review')} of {log.preset_name(preset_id)}: "
+            f"uses the defaults for {format_count(reviews, 'review')} of "
+            f"{log.preset_name(preset_id)}: "
             f"Anki cannot use its {fault}"
         )
     without_count = int((~np.isin(preset, [*parameters, *faults])).sum())
     if without_count:
         reviews_without = format_count(without_count, "review")
-        notes.append(f"uses defaults for {reviews_without} without stored parameters")
+        notes.append(f"uses the defaults for {reviews_without} without stored parameters")
     seen = int(_mark_possibly_seen(log, preset, entry).sum())
     if seen:
         notes.append(

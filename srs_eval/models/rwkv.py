@@ -364,7 +364,7 @@ MODELS = (
         remarks=make_remarks,
         cost=Cost(seconds_per_10k=0.5, seconds_to_compile=2.5, kernels_of="RWKV-Curve"),
         aliases={"RWKV-P": "RWKV-Instant"},
-        note=f"Frozen; needs {WEIGHTS_HINT}. Knows every earlier answer; a scheduler cannot.",
+        note=f"Frozen; needs {WEIGHTS_HINT}. Knows all earlier answers, which a scheduler cannot.",
     ),
     TrainedModel(
         name="RWKV-Curve",

@@ -331,7 +331,7 @@ _online_model = partial(
     source="models/state.py (2026): FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
     always_short=True,
     flags=frozenset({"two_buttons"}),
-    note="Knows from every earlier answer how today is going; a scheduler cannot.",
+    note="Knows from all earlier answers how today is going, which a scheduler cannot know.",
 )
 
 MODELS = (
@@ -365,7 +365,7 @@ MODELS = (
         weights=rwkv.compute_weights_digest,
         remarks=rwkv.make_remarks,
         cost=Cost(seconds_per_10k=0.7, seconds_to_compile=3.0, kernels_of="FSRS-7"),
-        note=f"Also uses RWKV-Instant's logit; needs {rwkv.WEIGHTS_HINT}. "
-        "A scheduler cannot know it.",
+        note=f"Also uses RWKV-Instant's logit, which a scheduler cannot know; needs "
+        f"{rwkv.WEIGHTS_HINT}.",
     ),
 )

@@ -236,7 +236,7 @@ MODELS = (
         hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),
         needs="torch",
         cost=Cost(seconds_per_10k=0.6, seconds_to_compile=10.0),
-        note="Two numbers wide and blind to the order of reviews, with padding that is not "
+        note="Only two numbers wide and blind to the order of reviews, with padding that is not "
         "masked: it does badly for these reasons, not because it is a transformer.",
     ),
 )

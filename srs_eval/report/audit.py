@@ -78,8 +78,8 @@ def _build_lead(audit: Audit) -> list[str]:
     for label, tuned in tuned_by_label.items():
         if tuned.not_searched:
             sentences.append(
-                f"{', '.join(tuned.not_searched)} of {label}: not searched, because the published "
-                "value is 0, and numbers are searched on a logarithmic scale."
+                f"The audit did not search {', '.join(tuned.not_searched)} of {label}, because the "
+                "published value is 0, and numbers are searched on a logarithmic scale."
             )
     on_edge = [
         label
@@ -89,8 +89,8 @@ def _build_lead(audit: Audit) -> list[str]:
     if on_edge:
         listing = ", ".join(on_edge)
         sentences.append(
-            f"Best at the edge of the values tried, so more --trials may find better ones: "
-            f"{listing}."
+            f"For {listing}, the best value of a hyperparameter lies at the edge of those tried: "
+            "more --trials may find a better one."
         )
     return sentences
 
@@ -124,7 +124,7 @@ def _build_tuning_table(audit: Audit) -> Table:
         spread,
         replace(spread, title="spread, tuned", note="the same"),
     )
-    title = "Log loss on the evaluated reviews, every user counting the same"
+    title = "Log loss on held-out reviews, with the same weight for every user"
     return Table.from_rows("audit", title, heads, map(cells, audit.tuned))
 
 
@@ -148,8 +148,8 @@ def _explain_table(audit: Audit) -> str:
         f"Each configuration had {format_count(audit.trials, 'trial')} for each half of the users; "
         "each user is evaluated with the set-up that was best on the training parts of the other "
         "half. "
-        "Differences are paired by user, with the ends of their "
-        f"{CONFIDENCE * 100:.0f} % interval in brackets, which decide the verdicts. Spread: the "
+        "Differences are paired by user. The ends of their "
+        f"{CONFIDENCE * 100:.0f} % interval, in brackets, decide the verdicts. Spread: the "
         f"standard deviation of the mean over {format_count(audit.repeats, 'seed')}, if training "
         "uses random numbers. All other figures are those of the first seed, the published one."
     )
@@ -208,7 +208,7 @@ def _build_setup_table(audit: Audit) -> Table:
         "half",
         "users",
         "trials",
-        Column("set-up", note="what differs from the published one"),
+        Column("set-up", note="only values that differ from the published ones"),
         replace(tuned_loss, title="published"),
         tuned_loss,
         "on an edge",

@@ -56,22 +56,22 @@ _MAX_MATRIX_MODELS = 12  # most models in a matrix that is easy to read
 _MEDIUM_EFFECT = 0.2
 _LARGE_EFFECT = 0.5
 _SUPERIORITY_CAVEAT = (
-    "Every user counts the same here, however many reviews they have, and a difference of any "
-    "size counts as one: this shows how consistent a lead is, not how large. Mean differences "
-    "show both."
+    "Every user counts the same here, however many reviews they have, and every difference counts "
+    "the same, however small it is: this shows how consistent a lead is, not how large. Mean "
+    "differences show both."
 )
 _SETUP_CAVEAT = (
     "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
-    "the quality of a set-up: a badly trained model loses for sure (Rendle et al., 2019, On the "
-    "difficulty of evaluating baselines). `srs-eval audit` checks the set-ups."
+    "the quality of a set-up: a badly trained model also loses beyond doubt (Rendle et al., 2019, "
+    "On the difficulty of evaluating baselines). `srs-eval audit` checks the set-ups."
 )
 _FITS_NOTE = (
-    "Each model is fitted anew before each of the five parts of a user's reviews, on average, to "
-    "about 0.6 times as many reviews as are evaluated. "
+    "Each model is fitted anew before each of the five parts of a user's reviews; on average, it "
+    "is fitted to about 0.6 times as many reviews as are evaluated. "
 )
 _SIZE_NOTE = (
-    "Large collections belong to different people from small ones, so a model's gain over the "
-    "average says more than its own log loss. Bands are 99 % intervals."
+    "Large and small collections belong to different people, so a model's gain over the average "
+    "says more than its own log loss. Bands are 99 % intervals."
 )
 _REVIEWS_NOTE = (
     "All reviews of a card on one day count as one. A user's loss is the mean over their reviews "
@@ -146,8 +146,9 @@ def _describe_users(comparison: Comparison, own_users: bool) -> str:
     words = f"Means over {format_count(users, 'user')}"
     if own_users:
         return (
-            f"Means over each configuration's own users; pairs and confidence sets over "
-            f"the {users:,} that they share, evaluated on the same number of reviews."
+            "Means are over each configuration's own users; pairs and confidence sets are over "
+            f"the {format_count(users, 'user')} for whom all models were evaluated on the same "
+            "number of reviews."
         )
     if users < comparison.max_users:
         words = (
@@ -156,7 +157,7 @@ def _describe_users(comparison: Comparison, own_users: bool) -> str:
         )
     return (
         f"{words}, ± half of the {stats.CONFIDENCE * 100:.0f} % interval, which need not be "
-        "symmetric; differences have its ends in brackets."
+        "symmetric; for differences, the ends of the interval are in brackets."
     )
 
 
@@ -172,7 +173,7 @@ def _warn_of_splits(comparison: Comparison) -> list[str]:
         verb = "is" if len(labels) == 1 else "are"
         warnings.append(
             f"{capitalize(join_names(labels))} {verb} trained only on the months before the "
-            "evaluated reviews; published figures are trained on everything before them."
+            "held-out reviews; published figures are trained on everything before them."
         )
     for parts in sorted({file.user_parts for file in comparison.files} - {0}):
         labels = [file.label for file in comparison.files if file.user_parts == parts]
@@ -207,7 +208,7 @@ def _build_means_table(
     heads: list[str | Column] = ["model", Column("place", in_latex=False)]
     heads += map(_heading_with_arrow, metrics)
     heads += [
-        Column("parameters", note="trainable ones; for a frozen network, all of them"),
+        Column("parameters", note="only those that are trained; for a frozen network, all"),
         Column("input", note=_INPUT_NOTE, in_latex=False),
         difference,
         Column("set p", note=_CONFIDENCE_SET_NOTE, format_figure=format_p_value, in_latex=False),
@@ -666,10 +667,11 @@ def _build_averages_section(averages: Sequence[stats.Averages], prefix: str) -> 
         )
     )
     blocks: list[Block] = [
-        "The same predictions, averaged in different ways: over all reviews at once (global), over "
-        "the figures of users, of decks or of cards. Groups for which a figure is undefined are "
-        "left out of its mean (Pelánek, 2017, Measuring predictive performance of user models). "
-        "Only users for whom every listed model predicted every evaluated review are included."
+        "The same predictions, averaged in different ways: over all reviews at once (global), or "
+        "over the figures of users, of decks or of cards. Groups for which a figure is undefined "
+        "are left out of its mean (Pelánek, 2017, Measuring predictive performance of user "
+        "models). Only users for whom every listed model predicted every held-out review are "
+        "included."
     ]
     for metric in metrics:
         ranks_by_mode = {mode: stats.compute_ranks(averages, mode, metric) for mode in modes}
@@ -702,7 +704,12 @@ def _build_averages_section(averages: Sequence[stats.Averages], prefix: str) -> 
     for model in averages:
         undefined = (model.undefined.get(mode, {}).get("AUC") for mode in modes)
         rows.append([model.label, *map(model.groups.get, modes), *undefined])
-    counts = Table.from_rows(f"{prefix}averages-groups", "What is averaged over", heads, rows)
+    counts = Table.from_rows(
+        f"{prefix}averages-groups",
+        "How many reviews, users, decks or cards are averaged",
+        heads,
+        rows,
+    )
     return Section("Averaging", (*blocks, counts))
 
 
@@ -737,7 +744,7 @@ def build_changes_section(
         "worse",
         "only before",
         "only now",
-        Column("other reviews", note="users evaluated on another number of reviews"),
+        Column("other reviews", note="users with another number of held-out reviews"),
     ]
     rows = []
     for change in changes:
@@ -758,8 +765,8 @@ def build_changes_section(
         ]
         rows.append(cells)
     blocks: list[Block] = [
-        "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
-        "needs an interval that excludes 0."
+        "Differences are new minus old, paired by user, with the ends of the 99 % interval in "
+        "brackets; a verdict needs an interval that excludes 0."
     ]
     if changes:
         blocks.append(Table.from_rows("changes", "", heads, rows))

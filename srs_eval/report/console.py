@@ -299,10 +299,10 @@ def describe_leak_check(models: Sequence[str]) -> str:
     """Return the message shown while user models are checked for reading the future."""
     from srs_eval.engine.own_models import LONGEST_CHECK_S
 
-    for_each = " each" if len(models) > 1 else ""
+    for_each = " for each model" if len(models) > 1 else ""
     return (
-        f"Checking whether {' and '.join(models)} can see the future: once for each version of the "
-        f"file, at most {LONGEST_CHECK_S:.0f} seconds{for_each} ..."
+        f"Checking whether {' and '.join(models)} can see the future (once for each version of the "
+        f"file, at most {LONGEST_CHECK_S:.0f} seconds{for_each}) ..."
     )
 
 
@@ -578,7 +578,7 @@ def render_inspection(inspection: Inspection, width: int | None = 80) -> Rendera
         f"{format_count(inspection.deleted_cards, 'deleted card')} with "
         f"{inspection.entries_of_deleted_cards:,} {noun}"
     )
-    reviewed = f"{inspection.days:,} days"
+    reviewed = format_count(inspection.days, "day")
     if inspection.date_range:
         reviewed = f"{inspection.date_range}, {reviewed}"
     facts = {
@@ -601,13 +601,9 @@ def render_inspection(inspection: Inspection, width: int | None = 80) -> Rendera
         lines += ["", *render_table(limit_rows(table, largest), width)]
         hidden = len(groups) - len(largest)
         if hidden:
-            lines.append(
-                Text(
-                    f"{hidden:,} more {table.title.lower()} with fewer entries are listed by "
-                    "--json.",
-                    "dim",
-                )
-            )
+            kind = "deck" if table is decks else "preset"
+            others = format_count(hidden, f"more {kind}")
+            lines.append(Text(f"--json also lists {others} with fewer entries.", "dim"))
     lines += [Text(f"• {note}") for note in inspection.notes]
     return Group(*lines)
 

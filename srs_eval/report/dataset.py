@@ -344,7 +344,7 @@ def _warn_different_data_sets(folders: Sequence[ResultFolder]) -> list[str]:
     names = join_names([_folder_name(folder.path) for folder in with_setup])
     return [
         f"{names} are results on different data sets: the same user number need not mean the same "
-        "person in each. Report on each alone unless you know that it does."
+        "person in each. Make a separate report on each unless you know that it does."
     ]
 
 
@@ -367,7 +367,7 @@ def _build_lead(comparison: Comparison) -> list[str]:
     elif first == by_users[0]:
         ahead = f"{first} has the lowest mean log loss, by reviews and by users."
     else:
-        ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
+        ahead = f"{first} has the lowest mean log loss by reviews, and {by_users[0]} by users."
     baseline_leads = [
         f"by {table.weighting}"
         for table in comparison.leaderboards[:2]
@@ -393,7 +393,7 @@ def _build_lead(comparison: Comparison) -> list[str]:
     sentences.append(_describe_best(comparison))
     if comparison.reordered_labels:
         sentences.append(
-            "The order depends on whether reviews or users count equally: "
+            "The order depends on whether reviews or users are weighted equally: "
             f"{join_names(comparison.reordered_labels)} change places."
         )
     return sentences
@@ -460,9 +460,9 @@ def _build_metric_card(
     lines = [
         f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}. How reviews are "
         "chosen and evaluated: docs/protocol.md.",
-        "The mean of a metric is over users, weighted by each user's evaluated reviews or equally; "
-        "nothing is pooled over users. Users without a figure are left out, and so is their "
-        "weight.",
+        "The mean of a metric is over users, who are weighted equally or by their number of "
+        "held-out reviews; nothing is pooled over users. Users without a figure are left out, and "
+        "so is their weight.",
         f"Intervals: {100 * CONFIDENCE:.0f} %, BCa bootstrap of the mean over users, {RESAMPLES:,} "
         "resamples with a fixed seed; paired differences and confidence sets use the same "
         "resamples.",

@@ -46,7 +46,7 @@ def format_half_width(width: float, decimals: int) -> str:
 
 
 def format_improvement(interval: Interval) -> str:
-    """Format a difference of log losses with its direction in a word: "0.0021 better ±.0012"."""
+    """Format a difference of log losses with its direction in a word: "0.0021 lower ±.0012"."""
     from srs_eval.advice.sentences import format_difference
 
     return format_difference(interval.estimate) + format_half_width(interval.half_width, 4)

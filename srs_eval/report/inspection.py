@@ -70,13 +70,13 @@ class DeckReport:
 
 @dataclass(frozen=True)
 class PresetReport:
-    """A preset, its parameters in force, and how many of its reviews are used."""
+    """A preset, its current parameters, and how many of its reviews are used."""
 
     id: int  # MISSING: deleted cards and decks without a preset
     name: str
     decks: int
     parameters: tuple[float, ...]
-    """Parameters in force; () means the defaults unless `unusable`.
+    """Current parameters; () means the defaults unless `unusable`.
 
     The defaults are FSRS-6's or, in forks of Anki, FSRS-7's.
     """

@@ -79,17 +79,16 @@ from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
-    "anki": "The answers above rest on the reviews that Anki's optimizer uses; a verdict holds "
-    "for reviews like them. An interval that excludes 0 is not enough for a verdict if several "
-    "differences are tested together (by Holm's method), or if there are fewer than 1,000 reviews "
-    "or 20 days.",
-    "benchmark": "The answers above rest on the benchmark's reviews; a verdict holds for reviews "
-    "like them. "
-    "FSRS-6 is fitted to the reviews before each fold.",
+    "anki": "The answers above are based on the reviews that Anki's optimizer uses. Held-out "
+    "reviews are later than those to which the parameters were fitted. A change counts as better "
+    "or worse only if at least 1,000 reviews from 20 days say so, and if its lead would be "
+    "unlikely by chance even among all the changes compared with it (Holm's method).",
+    "benchmark": "The answers above are based on the reviews that the benchmark uses. Held-out "
+    "reviews are later than those to which a model was fitted.",
 }
 STATE_CLOSING = (
-    "These figures come from STATE-FSRS-6, a model that knows every earlier answer of the same "
-    "day; a scheduler cannot know them. "
+    "These figures come from STATE-FSRS-6, a model that knows all earlier answers of the same "
+    "day, which a scheduler cannot know. "
     "Intervals are 95 %, over days."
 )
 _PICTURES_NOTE = (
@@ -446,7 +445,7 @@ def _build_loss_section(run: Run, lines: Sequence[RankedResult]) -> list[Section
         breakdowns[line.configuration.words] = break_down_loss(line.result, average)
     blocks: list[Block] = [_LOSS_NOTE]
     blocks += [
-        f"“{model}” may have been fitted to these reviews, which makes it look better."
+        f"“{model}” may have been fitted to these reviews, which makes it look better than it is."
         for model, breakdown in breakdowns.items()
         if breakdown.in_sample_reviews
     ]
@@ -619,8 +618,9 @@ def _build_metric_card(run: Run, protocol: Protocol) -> Section:
     ]
     if run.reviews is not None:
         facts.append(
-            f"{run.reviews:,} reviews, of which {run.evaluated:,} are evaluated (reviews of later "
-            f"days); {format_count(len(run.results_by_name()), 'model')} evaluated."
+            f"{format_count(run.reviews, 'review')}, of which {run.evaluated:,} are evaluated "
+            f"(reviews of later days); {format_count(len(run.results_by_name()), 'model')} "
+            "evaluated."
         )
     names_by_reason: dict[str, list[str]] = {}
     for name, model in {**run.failed, **run.skipped}.items():

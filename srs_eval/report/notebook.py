@@ -191,7 +191,7 @@ class Results(Mapping[str, Result]):
     def breakdown(self, name: str = REFERENCE) -> LossBreakdown:
         """Return what the loss of a result consists of, beside the average's.
 
-        These are skill, the parts of the Brier score, log loss by reviews of the card before, and
+        These are skill, the parts of the Brier score, log loss by earlier reviews of the card, and
         log loss fold by fold (docs/metrics.md). Raises KeyError for a name without a result.
         """
         result = _find_ranked(self, name).result
@@ -488,9 +488,10 @@ def _check_types(log: object, **arguments: object) -> None:
 def training_log(weights: str | Path) -> pandas.DataFrame:
     """Return the losses of a pretraining from its file of weights: a row per epoch, from 1.
 
-    `loss` is the mean log loss during the epoch, `held_out_loss` that after it on learners outside
-    the training data; nan where the model recorded none. `attrs` of the frame are the settings of
-    the training. Raises InputError for a file that is not from `srs-eval models pretrain`.
+    `loss` is the mean log loss during the epoch, and `held_out_loss` is the log loss after it on
+    learners outside the training data; nan where the model recorded none. `attrs` of the frame are
+    the settings of the training. Raises InputError for a file that is not from
+    `srs-eval models pretrain`.
     """
     from srs_eval.training.networks import read_pretrained_file
 

@@ -32,7 +32,7 @@ _RIVAL_LABELS: Mapping[Standing, str] = {
 
 
 def format_group_title(group: RankingGroup) -> str:
-    """Format the group's title, such as "Evaluated on 2,143 reviews, same-day ones too"."""
+    """Format the group's title, such as "Evaluated on 143 reviews, including same-day reviews"."""
     title = f"Evaluated on {describe_review_count(group.reviews, group.row_protocol)}"
     if group.is_on_shared_reviews:
         title += " (only those that every model predicted)"
@@ -157,12 +157,12 @@ def describe_verdicts(group: RankingGroup) -> str:
             rivals.setdefault(line.standing, []).append(line.configuration.words)
     nearest_clause = f"{name} {_conjugate(best, 'comes', 'come')} nearest to it"
     if best.standing is Standing.BELOW_BASELINE:
-        return f"None predicts better than {_BASELINE}; {nearest_clause}."
+        return f"No model predicts better than {_BASELINE}; {nearest_clause}."
     if not rivals:
         return _describe_single_model(best, group.equivalence)
     baseline = _BASELINE
     if group.none_beats_baseline:
-        clauses = [f"None has a lower log loss than {_BASELINE}; {nearest_clause}"]
+        clauses = [f"No model has a lower log loss than {_BASELINE}; {nearest_clause}"]
         baseline = "guessing"  # it was just named
     elif Standing.CANT_TELL in rivals:
         # The best of many is picked by its log loss, which makes that log loss optimistic.

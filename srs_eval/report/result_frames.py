@@ -82,12 +82,12 @@ def evaluate_dataset(
     model's file. AVG is added as the baseline. Settings of the protocol that differ from the
     defaults end the names of configurations: FSRS-6-gamma-0.5. `seeds` is the number of seeds,
     counted from `protocol.seed`, with which each configuration whose training draws random numbers
-    is evaluated. `users` are numbers, or a text such as "1-100,205"; by default, all users. `jobs`
-    is the number of worker processes, by default one for each core; `engine` may be a Dask cluster
-    ("dask://HOST:PORT"). `raw` also stores each review's predictions, and `fresh` deletes earlier
-    results first. `on_event` is called with each event of the batch (`benchmark.plan`) instead of
-    showing progress on stderr. Scripts need the usual `if __name__ == "__main__":` guard of
-    multiprocessing. Raises InputError; units that fail are in the folder `failed`.
+    is evaluated. `users` are numbers, or a string such as "1-100,205"; by default, all users.
+    `jobs` is the number of worker processes, by default one for each core; `engine` may be a Dask
+    cluster ("dask://HOST:PORT"). `raw` also stores each review's predictions, and `fresh` deletes
+    earlier results first. `on_event` is called with each event of the batch (`benchmark.plan`)
+    instead of showing progress on stderr. Scripts need the usual `if __name__ == "__main__":` guard
+    of multiprocessing. Raises InputError; units that fail are in the folder `failed`.
     """
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.result_files import render_raw_parquet

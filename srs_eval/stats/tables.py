@@ -91,7 +91,7 @@ class Column:
     signed: bool = False
     percent: bool = False  # figures are shares
     format_figure: Callable[[Figure], str] | None = None
-    """Formats a figure in words where a sign does not suffice: "0.0021 worse ±.0012"."""
+    """Formats a figure in words where a sign does not suffice: "0.0021 higher ±.0012"."""
     decimals: int = 0
     """Decimals of a figure that is rounded by its interval; 0: the interval's width decides."""
     key: str = ""  # name in files for programs, if it is not the title

@@ -106,7 +106,7 @@ class Context:
                 check_path(name, words, path)
                 object.__setattr__(self, name, Path(path))
         check_flag("seen_users", self.seen_users)
-        check_type("device", "a text such as 'cpu' or 'cuda:1'", self.device, str)
+        check_type("device", "a string such as 'cpu' or 'cuda:1'", self.device, str)
         check_whole_number("user", self.user)
         check_mapping("hyperparameters", "a dictionary of values by name", self.hyperparameters)
         check_function("tick", "a function of the fraction done", self.tick)

@@ -45,7 +45,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_find_prefers_an_installed_program(nowhere: Path) -> None:
     with pytest.raises(program.NotFound, match="is not installed: see"):
         program.find([], "wheel.whl")
-    with pytest.raises(program.NotFound, match='no program "mine", which the settings name'):
+    with pytest.raises(program.NotFound, match='a program that does not exist: "mine"'):
         program.find(["mine"], "")
     uv = made_program(nowhere / "home" / "bin", "uv")
     with pytest.raises(program.NotFound, match="name a source"):

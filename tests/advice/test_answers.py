@@ -289,7 +289,7 @@ def test_questions_on_presets_need_a_collection(tmp_path: Path) -> None:
         assert message in done.stderr
         assert "give a collection" in done.stderr
         done = run_in_process("compare", path, *options, "--details")
-        assert "rest on the benchmark's reviews" in done.stdout
+        assert "based on the reviews that the benchmark uses" in done.stdout
         done = run_in_process("compare", path, *options, "--json", "-")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)

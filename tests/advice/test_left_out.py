@@ -201,7 +201,7 @@ def test_ranking_runs_the_faulty_preset_with_the_defaults(log: ReviewLog) -> Non
     )
     assert np.array_equal(result.p, expected)
     assert list(result.parameters or ()) == [100]
-    assert f"uses defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
+    assert f"uses the defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
     assert "Preset 1" in " ".join(result.notes)
     assert 0 < result.in_sample_reviews <= of_first.sum()
     assert own_scheduler(learner) == "FSRS-6-own"

@@ -145,7 +145,7 @@ def test_percentiles_need_300_evaluated_reviews(log: ReviewLog, tmp_path: Path) 
     done = run_in_process("compare", path, "--question", PERCENTILES)
     assert done.returncode == 2
     assert done.stdout.strip() == ""
-    assert "300 evaluated reviews" in done.stderr
+    assert "300 held-out reviews" in done.stderr
 
 
 def test_command_and_overview_have_the_same_line(collection: Path) -> None:
@@ -158,7 +158,7 @@ def test_command_and_overview_have_the_same_line(collection: Path) -> None:
     assert line.title == "Where you stand"
     assert shown.line(line.answers) in " ".join(done.stdout.split())
     assert "Where do I stand?" in done.stdout
-    assert "rest on the benchmark's reviews" in done.stdout
+    assert "based on the reviews that the benchmark uses" in done.stdout
 
 
 @pytest.mark.parametrize("presets", slow_except({False}, [True, False]))

@@ -456,14 +456,14 @@ def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Work
     assert comparison.same_share is not None
     _, items = render_minutes(changed, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar) and item.label[0].isdigit()]
-    assert sum("(recall as today)" in label for label in labels) == 1
+    assert sum("(as today)" in label for label in labels) == 1
     percents = [int(label.split()[0]) for label in labels]
     assert percents == sorted(percents)
-    assert f"{100 * comparison.same_share.retention:.0f} % (recall as today)" in labels
+    assert f"{100 * comparison.same_share.retention:.0f} % (as today)" in labels
     _, items = render_minutes(last, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar)]
-    assert "85 % (recall as today)" in labels  # no bar of its own
-    assert sum("(recall as today)" in label for label in labels) == 1
+    assert "85 % (as today)" in labels  # no bar of its own
+    assert sum("(as today)" in label for label in labels) == 1
 
 
 def test_row_of_equal_memory_has_the_minutes_of_the_summary(stages: list[Workload]) -> None:
@@ -477,7 +477,7 @@ def test_row_of_equal_memory_has_the_minutes_of_the_summary(stages: list[Workloa
     assert comparison is not None
     assert comparison.same_share is not None
     summary, items = render_minutes(changed, is_one_of_several=False)
-    (bar,) = [item for item in items if isinstance(item, Bar) and "(recall as today)" in item.label]
+    (bar,) = [item for item in items if isinstance(item, Bar) and "(as today)" in item.label]
     minutes = bar.figures[1].split()[0]
     assert f"optimized parameters take {minutes} minutes" in summary.text or (
         f"{minutes} minutes a day." in summary.text

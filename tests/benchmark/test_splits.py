@@ -248,7 +248,7 @@ def test_report_never_puts_two_splits_into_one_table(out: Path) -> None:
     page = run_in_process("report", out, "--md", "-").stdout
     text = " ".join(page.split())
     assert text.count("This is not the benchmark's split") == 2
-    assert "are trained only on the months before the evaluated reviews" in text
+    assert "are trained only on the months before the held-out reviews" in text
 
 
 @pytest.mark.slow

@@ -457,7 +457,7 @@ def test_an_unreadable_user_is_left_out_of_trainings(model: Path, tmp_path: Path
         (["--users", "102"], "LEARNT", "--split users cannot deal 1 user into 2 parts"),
         (["--shard", "1/2"], "LEARNT", "--shard leaves users out"),
         (["--engine", "dask://localhost:1"], "LEARNT", "workers of a cluster may not see"),
-        ([], "AVG,FSRS-6", "models of your own that define `pretrain`, and none of these does"),
+        ([], "AVG,FSRS-6", "models of your own that define `pretrain`, but none of the given"),
     ],
 )
 def test_batch_refuses_in_one_sentence(
@@ -532,7 +532,7 @@ def test_notebook_trains_on_other_users_and_hears_of_it(model: Path, tmp_path: P
     assert set(frame["configuration"]) == {NAME, "AVG"}
     trainings = [event for event in events if isinstance(event, TrainingOnOthers)]
     assert trainings[-1] == TrainingOnOthers(2, 2, 1.0)
-    with pytest.raises(InputError, match="none of these does"):
+    with pytest.raises(InputError, match="none of the given models does"):
         srs_eval.evaluate_dataset(GOLDEN, "AVG", Protocol(split="users"), out=tmp_path)
 
 

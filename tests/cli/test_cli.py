@@ -478,7 +478,7 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "must not reach stdout" not in out
-    assert "2 configurations not finished" in err
+    assert "2 configurations had not finished" in err
     results = json.loads(target.read_text())["results"]
     assert [result["configuration"] for result in results] == ["AVG"]
     with pytest.raises(ProcessLookupError):
@@ -548,7 +548,7 @@ def test_presets_without_usable_reviews_are_one_sentence(
     out, message = capsys.readouterr()
     assert all(f"{number} of 5: " in out for number in range(1, 6))
     assert message.splitlines()[-1] == (
-        "srs-eval: Too little data: no usable reviews (counting only reviews that Anki's "
+        "srs-eval: Too little data: no usable reviews (counting only the reviews that Anki's "
         "optimizer uses); you have 3 reviews so far, and most answers need 1,000 reviews on "
         "20 days."
     )
@@ -591,7 +591,7 @@ def test_models_lists_every_configuration(capsys: pytest.CaptureFixture[str]) ->
     assert main(["models"]) == 0
     printed = capsys.readouterr()
     assert f"takes groups: {', '.join(GROUPS)}" in printed.err
-    assert "sm2 is the group" in printed.err
+    assert "sm2 is a group" in printed.err
     assert len(resolve_configurations("SM2")) == 1 < len(resolve_configurations("sm2"))
     lines = printed.out.splitlines()
     named = [line.partition(":")[0] for line in lines]

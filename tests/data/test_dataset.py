@@ -105,7 +105,7 @@ def test_load_log_accepts_a_users_folder_or_file(data_folder: Path) -> None:
     assert load_log(folder / "data.parquet").fingerprint() == fingerprint
     with pytest.raises(InputError, match="2 users"):
         load_log(data_folder)
-    with pytest.raises(InputError, match="not user 3"):
+    with pytest.raises(InputError, match="not to user 3"):
         load_log(folder, user=3)
     alone = data_folder / "alone.parquet"
     alone.write_bytes((folder / "data.parquet").read_bytes())

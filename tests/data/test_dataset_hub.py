@@ -468,7 +468,7 @@ def test_impossible_values_are_found_with_their_row(hub_folder: Path) -> None:
     later = rows.day_offset.copy()
     later[0] = 10_000
     assert _find_impossible_values(replace(rows, day_offset=later)) == [
-        "its days are not in order: the rows are not in the order of the reviews"
+        "its days are not in order, so its rows are not in the order of the reviews"
     ]
 
 

@@ -684,7 +684,7 @@ def test_inspect_shows_the_largest_of_thousands_of_decks(tmp_path: Path) -> None
     text = output.getvalue()
     assert len(text) < 50_000
     assert "Parent::Child" in text  # the deck with the entries
-    assert "2,904 more decks with fewer entries are listed by --json." in text
+    assert "--json also lists 2,904 more decks with fewer entries." in text
 
 
 # Tables

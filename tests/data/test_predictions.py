@@ -108,21 +108,27 @@ def _write_cut(collection: Path) -> None:
         (_write_content(b"SQLite format 3\0" + b"x" * 5000), "is damaged"),
         (_write_cut, "is damaged"),
         (lambda path: path.with_suffix(".retrievability-cache.sqlite").mkdir(), "is not a file"),
-        (_write_schema("create table other (id)"), "has none of the tables"),
-        (_write_schema(f"create view {RWKV} as select 1 as revlog_id"), "has none of the tables"),
+        (_write_schema("create table other (id)"), "has neither of the tables"),
+        (
+            _write_schema(f"create view {RWKV} as select 1 as revlog_id"),
+            "has neither of the tables",
+        ),
         (
             _write_schema(f"create table {RWKV} (revlog_id, prediction, source)"),
             "no column fold_index, sam",
         ),
         (_write_schema(f"create table {FSRS} ({SCHEMA})"), f"has no table {RWKV}"),
-        (_write_schema(f"create table {RWKV} ({SCHEMA}, more as (1))"), "has none of the tables"),
+        (
+            _write_schema(f"create table {RWKV} ({SCHEMA}, more as (1))"),
+            "has neither of the tables",
+        ),
         (_write_loosely(prediction="1.5"), "a prediction is not a probability"),
         (_write_loosely(prediction="'inf'"), "a prediction is not a number"),
         (_write_loosely(prediction="null"), "a prediction is not a number"),  # how SQLite keeps NaN
         (_write_loosely(revlog_id="'x'"), "a revlog_id is not a whole number"),
         (_write_loosely(sample_role="3"), "a sample_role is not text"),
         (_write_loosely(fold_index="0.5"), "a fold_index is not a whole number"),
-        (_write_loosely(revlog_id=str(IDS[3])), f"review {IDS[3]} is there twice"),
+        (_write_loosely(revlog_id=str(IDS[3])), f"review {IDS[3]} appears twice"),
         (_write_loosely(sample_role="'later'", revlog_id="-1"), ""),
     ],
 )

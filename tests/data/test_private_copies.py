@@ -245,7 +245,7 @@ def test_too_little_memory_is_reported_and_leaves_no_files(large: Path, tmp_path
         check=False,
     )
     assert done.returncode == 2
-    assert "does not fit into the memory" in done.stderr
+    assert "does not fit into the free memory" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

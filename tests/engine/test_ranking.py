@@ -280,7 +280,7 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.2),
                 make_constant_pair("AVG", 0.8),
             ],
-            "None predicts better than always guessing your average; HLR comes nearest to it.",
+            "No model predicts better than always guessing your average; HLR comes nearest to it.",
         ),
         (
             [make_constant_pair("HLR", 0.8, 900), make_constant_pair("AVG", 0.5, 900)],
@@ -296,8 +296,8 @@ def test_summary_says_why_persistent_days_make_it_less_sure(
                 make_constant_pair("SM2", 0.5, 900),
                 make_constant_pair("AVG", 0.8, 900),
             ],
-            "None has a lower log loss than always guessing your average; HLR comes nearest to it; "
-            "can't tell yet whether it differs from guessing; "
+            "No model has a lower log loss than always guessing your average; HLR comes nearest to "
+            "it; can't tell yet whether it differs from guessing; "
             "possibly worse: SM2.",
         ),
         (
@@ -340,7 +340,7 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
     learners = rank_results(pairs)[1]
     assert learners.is_online
     assert describe_verdicts(learners).startswith(
-        "None has a lower log loss than always guessing your average; moving"
+        "No model has a lower log loss than always guessing your average; moving"
     )
 
 

@@ -180,7 +180,7 @@ def test_model_that_writes_to_arrays_changes_no_other_model(
     failed = events.pop("SLIP")
     if "torch" not in fit:  # which does not ask whether it may; `models check` does
         assert isinstance(failed, Failed)
-        assert "shared by all models" in failed.reason
+        assert "All models share the arrays" in failed.reason
         assert "copy" in failed.reason
     assert events.keys() == undisturbed.keys()
     cached = evaluate_to_results(log, OTHERS, jobs=0)
@@ -238,7 +238,7 @@ def test_run_reports_a_model_that_writes_in_a_worker(
     (failed,) = document["failed"]
     assert failed["configuration"] == "SLIP"
     assert failed["reason"].startswith(
-        "It writes to a read-only array; the arrays it receives are shared"
+        "The model writes to a read-only array. All models share the arrays"
     )
     without = ("run", collection, "--models", OTHERS, "--jobs", "0", "--json", "-")
     for flags in ((), ("--no-cache",)):
@@ -261,7 +261,7 @@ def test_batch_reports_a_model_that_writes(write: Write, dataset: Path, tmp_path
         assert read_results(with_slip, name) == read_results(alone, name)
     failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
     assert [json.loads(line)["user"] for line in failed] == [1, 2]
-    assert all("shared by all models" in json.loads(line)["reason"] for line in failed)
+    assert all("All models share the arrays" in json.loads(line)["reason"] for line in failed)
 
 
 def test_returned_arrays_may_be_changed_later(
@@ -663,7 +663,7 @@ RAISES = {
     "escapes": ("raise ValueError('\\x1b[2Jred \\ud800')", "ValueError: \ufffd[2Jred \ufffd"),
     "read-only, its own": (
         "np.broadcast_to(1.0, 3)[:] = 2",
-        "shared by all models",
+        "All models share the arrays",
     ),
 }
 
@@ -725,7 +725,7 @@ def test_exception_in_a_worker_is_the_models_failure(
     assert isinstance(events["AVG"], Finished)
     assert isinstance(events["SLIP"], Failed)
     assert code.removeprefix("raise ").partition("(")[0] in events["SLIP"].reason
-    assert "shared by all models" not in events["SLIP"].reason
+    assert "All models share the arrays" not in events["SLIP"].reason
 
 
 def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog) -> None:

@@ -117,7 +117,7 @@ def test_anonymous_report_has_every_form_and_no_names(
     for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
         assert f"<summary>{question}<span>" in html  # as in the app
     assert re.search(
-        r">0\.\d{4} worse ±\.\d{4}<", html
+        r">0\.\d{4} higher ±\.\d{4}<", html
     )  # the difference to the best, as in the app
     assert any(isinstance(row["to the best"], float) for row in rows.values())
     assert len(text) < 10_000

@@ -475,7 +475,7 @@ def test_results_refuse_wrong_types_with_what_they_take(log: ReviewLog) -> None:
         ({"sm2_target": "a"}, "sm2_target must be a number between 0 and 1, not 'a'."),
         ({"sm2_target": 1.5}, "sm2_target must be a number between 0 and 1, not 1.5."),
         ({"seen_users": "no"}, "seen_users must be True or False, not 'no'."),
-        ({"device": 3}, "device must be a text such as 'cpu' or 'cuda:1', not 3."),
+        ({"device": 3}, "device must be a string such as 'cpu' or 'cuda:1', not 3."),
         ({"user": "a"}, "user must be a whole number, not 'a'."),
         ({"hyperparameters": 3}, "hyperparameters must be a dictionary of values by name, not 3."),
         ({"tick": 3}, "tick must be a function of the fraction done, not 3."),
@@ -497,15 +497,15 @@ def test_context_takes_paths_as_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": 3}, "3 is not a text"),
+        ({"name": 3}, "3 is not a string"),
         ({"parameters": "many"}, "CONSTANT: parameters must be a whole number, not 'many'."),
         ({"predict": 3}, "CONSTANT: predict must be a function, not 3."),
         ({"fit": "fit"}, "CONSTANT: fit must be a function, not 'fit'."),
-        ({"flags": 3}, "CONSTANT: flags must be a collection of texts, not 3."),
-        ({"aliases": ["a"]}, "CONSTANT: aliases must be a dictionary of texts, not ['a']."),
+        ({"flags": 3}, "CONSTANT: flags must be a collection of strings, not 3."),
+        ({"aliases": ["a"]}, "CONSTANT: aliases must be a dictionary of strings, not ['a']."),
         (
             {"configurations": "CONSTANT"},
-            "CONSTANT: configurations must be a collection of texts, not ",
+            "CONSTANT: configurations must be a collection of strings, not ",
         ),
         (
             {"hyperparameters": 3},

@@ -652,7 +652,7 @@ def render_minutes(
         )
         label = say.format_share(retention)
         if is_desired:
-            label += " (your setting)"
+            label += " (now)"
         elif equal is not None and _shows_equal_memory(workload, index, equal):
             label += f" ({_name_equal(workload)})"
         bar = Bar(
@@ -779,7 +779,7 @@ def _find_equal_share(workload: Workload) -> EqualMemory | None:
 
 def _name_equal(workload: Workload) -> str:
     """Say what a row remembers as much as, by the label of the row for today's schedule."""
-    return "recall as with SM-2" if workload.is_fsrs_off else "recall as today"
+    return "as SM-2" if workload.is_fsrs_off else "as today"
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:

@@ -442,7 +442,9 @@ def _describe_odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
     """Describe times that no review can have had."""
     notes: list[str] = []
     if unreadable:
-        notes.append(f"{unreadable:,} entries with an impossible time were left out.")
+        count = "1 entry" if unreadable == 1 else f"{unreadable:,} entries"
+        verb = "was" if unreadable == 1 else "were"
+        notes.append(f"{count} with an impossible time {verb} left out.")
     future = int((entries.time_ms > time.time() * 1000).sum())
     if future:
         one_or_many = "1 entry is" if future == 1 else f"{future:,} entries are"

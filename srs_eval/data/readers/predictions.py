@@ -86,7 +86,7 @@ def _read_cache(path: Path, entries: Entries) -> dict[str, ExternalPredictions]:
             columns = {table: list_columns(connection, table) for table in _TABLE_OF_MODEL.values()}
         if not any(columns.values()):
             raise InputError(
-                f"{name} has none of the tables {' and '.join(_TABLE_OF_MODEL.values())}."
+                f"{name} has neither of the tables {' and '.join(_TABLE_OF_MODEL.values())}."
             )
         for model, table in _TABLE_OF_MODEL.items():
             try:
@@ -111,7 +111,7 @@ def _read_table(
         raise InputError(f"{where} there is no column {', '.join(missing)}.")
     (rows,) = connection.execute(f"select count(*) from {table}").fetchone()
     if rows > _MAX_ROWS:
-        raise InputError(f"{where} {rows:,} predictions are more than one person's reviews.")
+        raise InputError(f"{where} {rows:,} predictions are more than one person can need.")
     if not rows:
         return None
     for fault, complaint in (
@@ -129,7 +129,9 @@ def _read_table(
     )
     duplicate = connection.execute(duplicate_query).fetchone()
     if duplicate:
-        raise InputError(f"{where} review {duplicate[0]} is there twice, from one fold and source.")
+        raise InputError(
+            f"{where} review {duplicate[0]} appears twice with the same fold and source."
+        )
     # Roles that are not known are counted together, as null.
     role_sql = "case sample_role when '' then 'final_fit' when 'final_fit' then 'final_fit'"
     for role in _HELD_OUT_ROLES:
@@ -272,7 +274,7 @@ def check_prediction_file(path: Path) -> None:
     if missing:
         raise InputError(
             f'"{path.name}" has no column {" and no column ".join(missing)}: user, review_th and p '
-            "are needed, and model if there is more than one."
+            "are needed, as is model if there is more than one model."
         )
 
 
@@ -575,7 +577,7 @@ def _read_numbers(
     if name not in columns:
         raise InputError(
             f'"{path.name}" has no column {name}: review_id (or card_id and time_ms) and p are '
-            "needed, model if there are several."
+            "needed, as is model if there is more than one model."
         )
     try:
         if columns[name].dtype.kind in "mM":

@@ -151,7 +151,7 @@ class DetailsScreen(AppScreen, actions="details"):
         if line.is_baseline:
             yield "the baseline: always predicts the share recalled so far"
         elif line.rank is None:
-            reason = ": the parameters have seen these reviews"
+            reason = ": the parameters may have been fitted to these reviews"
             if result.invalid_reason:
                 reason = f" because it {result.invalid_reason}"
             yield f"not ranked{reason}{against_average}"
@@ -166,10 +166,12 @@ class DetailsScreen(AppScreen, actions="details"):
                     standing = f"; {verdict}"
             yield f"place {line.rank}{standing}{against_average}"
         if line.to_best is not None:
-            yield f"against the best: {format_difference_with_range(line.to_best)}"
+            difference = format_difference_with_range(line.to_best)
+            yield f"log loss compared with the best: {difference}"
         # If the best model is the reference itself, one line says both.
         if line.to_reference is not None and line.to_reference is not line.to_best:
-            yield f"against {REFERENCE}: {format_difference_with_range(line.to_reference)}"
+            difference = format_difference_with_range(line.to_reference)
+            yield f"log loss compared with {REFERENCE}: {difference}"
         duration = "from the cache" if result.cached else f"{result.seconds:.1f} s"
         yield f"{format_count(result.size, 'review')} evaluated · {duration}"
         if line.configuration.title != line.configuration.words:
