@@ -48,21 +48,20 @@ from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.stats.persistence import Persistence, estimate_persistence
 from srs_eval.training.hyperparameters import Context
 
-_ONE_PER_DECK = "one per deck"
 CONFIGURATIONS: Mapping[str, str] = {
     f.OPTIMIZED: "FSRS-6-preset",
     f.RECENCY: "FSRS-6-recency-preset",
     f.DEFAULTS: "FSRS-6-dry-run",
     "initial stability only": "FSRS-6-pretrain-preset",
     f.ONE_FOR_ALL: "FSRS-6",
-    _ONE_PER_DECK: "FSRS-6-deck",
+    f.ONE_PER_DECK: "FSRS-6-deck",
     f.AVERAGE: "AVG",
 }
 """The engine's configuration of each candidate that has one."""
 _CONFIGURATIONS_WITHOUT_PRESETS: Mapping[str, str] = {
     candidate: configuration.removesuffix("-preset")
     for candidate, configuration in CONFIGURATIONS.items()
-    if candidate not in (f.ONE_FOR_ALL, _ONE_PER_DECK)  # these need presets
+    if candidate not in (f.ONE_FOR_ALL, f.ONE_PER_DECK)  # these need presets
 }
 """Configurations of the candidates where reviews are evaluated by deck or all together."""
 _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
@@ -133,13 +132,11 @@ def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
         return str(reason)
     assert log.entries is not None
     are_all = state == "suspended" and bool(log.cards.suspended.all())
-    cause = f"most of your reviews are of {state} cards"
+    entries = len(log.entries.time_ms)
+    cause = f"most of your reviews are of {state} cards ({excluded:,} of {entries:,} entries)"
     if are_all:
         cause = "all your cards are suspended"
-    return (
-        f"{reason}: {cause} ({excluded:,} of {len(log.entries.time_ms):,} entries), "
-        f"and Anki's optimizer ignores {state} cards"
-    )
+    return f"{reason}: {cause}, and Anki's optimizer ignores {state} cards"
 
 
 def add_required_amount(log: ReviewLog, reason: str) -> str:

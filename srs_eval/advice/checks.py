@@ -312,7 +312,8 @@ def _check_steps(subject: str, timings: f.StepTimings) -> f.Check:
             timing=step,
             desired=timings.desired,
         )
-    return f.Check("steps", "fine" if conclusive else "not yet", subject=subject)
+    settable = [step for step in conclusive if step.situation not in _WITHOUT_A_STEP]
+    return f.Check("steps", "fine" if settable else "not yet", subject=subject)
 
 
 def _find_best_step(step: f.StepTiming) -> tuple[float, bool]:

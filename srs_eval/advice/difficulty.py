@@ -29,7 +29,7 @@ from srs_eval.stats.intervals import Interval
 
 QUESTION = "difficulty"
 _FEW_SHARE = 0.1  # share of the cards up to which few of them are near 10
-_MIN_REVIEWS = 100  # of cards near 10, on 20 days, for anything to be said of their recall
+_MIN_REVIEWS = 100  # of cards near 10, on at least 20 days, to say anything of their recall
 _EDGES = (1.0, 3.0, 6.0, f.NEAR_TEN, 10.0)
 _MAX_ANSWERS = 200  # with more answers than this, a card's difficulty does not come down in time
 _AGAIN = 1

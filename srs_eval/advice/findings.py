@@ -21,6 +21,7 @@ from srs_eval.stats.intervals import Interval, Verdict
 OPTIMIZED = "optimized"  # fitted with all reviews weighing the same
 RECENCY = "recency"  # fitted like Anki's Optimize button: newer reviews weigh more
 DEFAULTS = "defaults"
+ONE_PER_DECK = "one per deck"  # a fit for each deck
 AVERAGE = "average"  # the baseline that predicts the share recalled so far
 CURRENT = "now"  # the active parameters
 SM2 = "sm2"  # Anki's older scheduler

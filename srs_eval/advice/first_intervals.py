@@ -3,7 +3,7 @@
 FSRS-6 has one initial stability for each button of the first answer: the days until recall of such
 a card falls to 90 %. What the learner's own reviews say of it is found by maximum likelihood, from
 each card's first review on a later day: the current parameters predict it with other values of the
-initial stability, on a logarithmic grid. The range comes from 200 sets of the days, drawn with
+initial stability, on a logarithmic grid. The range comes from 1,000 sets of the days, drawn with
 replacement. Anki waits at least a day, so intervals below one are as good as a day.
 """
 

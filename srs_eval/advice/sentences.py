@@ -226,6 +226,10 @@ def missing_data_sentence(missing: MissingData | None) -> str:
     """Format the data still needed as a sentence."""
     if missing is None or not missing.can_come:
         return f"{capitalize(format_missing_data(missing))}."
+    if missing.reviews and missing.days:
+        reviews = format_count(missing.reviews, "more review")
+        days = format_count(missing.days, "more day")
+        return f"About {reviews} like these, on {days}, would settle it."
     return f"About {_format_amounts(missing)} like these would settle it."
 
 

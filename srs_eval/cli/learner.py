@@ -353,7 +353,7 @@ def export(
     open: options.Open = False,
     anonymous: options.Anonymous = False,
 ) -> int:
-    """Write a report on one collection: answers, ranking, calibration, days and what was read."""
+    """Write a report on one collection: answers, ranking, calibration, good and bad days."""
     from srs_eval.advice.questions import QUESTION_REGISTRY
     from srs_eval.engine.ranking import add_own_parameters
     from srs_eval.report.learner import build_learner_report

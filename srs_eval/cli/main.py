@@ -220,7 +220,7 @@ def _run_to_exit_code(arguments: list[str]) -> int:
         sentence = str(format_message()).rstrip(".").replace("Value error, ", "")
         start, one_of, _ = sentence.partition(" is not one of ")
         choices = getattr(getattr(error, "param", None), "metavar", None)
-        if one_of and choices:  # the message lists them in another way than --help
+        if one_of and choices:  # the message lists them differently from --help
             sentence = f"{start}{one_of}{', '.join(map(repr, choices.split('|')))}"
         context = getattr(error, "ctx", None)
         sentence = _spell_options(sentence, context, arguments)

@@ -339,8 +339,8 @@ BatchSplit = Annotated[
         help=(
             "Cut the test folds by time, or deal cards into them at random (cards): models then "
             "predict cards that they were not trained on. Or deal users into parts at random "
-            "(users): models of your own with a `pretrain` are first trained on the users of the "
-            "other parts; the folds are still cut by time."
+            "(users): models of your own that define a `pretrain` function are first trained on "
+            "the users of the other parts; the folds are still cut by time."
         ),
     ),
 ]
@@ -383,7 +383,8 @@ MaxSeqLen = Annotated[
         "--max_seq_len",
         rich_help_panel=_PROTOCOL,
         help=(
-            "Train on histories of up to this many reviews, and use at most twice as many per card."
+            "Train on histories of up to this many reviews (N). All reviews of a card after the "
+            "first 2 N are ignored."
         ),
     ),
 ]
@@ -418,7 +419,7 @@ Seeds = Annotated[
         metavar="K",
         min=1,
         help=(
-            "Evaluate each configuration whose training uses random numbers with K seeds, starting "
+            "Use K seeds for each configuration whose training uses random numbers, starting "
             "at --seed."
         ),
     ),
@@ -618,7 +619,7 @@ Merge = Annotated[
         "--merge",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="DIR",
-        help="Take over the results of another batch folder first. Repeatable.",
+        help="Begin with the results of another batch folder. Repeatable.",
     ),
 ]
 Repo = Annotated[
@@ -718,7 +719,7 @@ Digits = Annotated[
         metavar="N",
         min=0,
         max=12,
-        help="Show this many decimals. By default, as many as intervals allow, at least three.",
+        help="Show this many decimals; 0: as many as confidence intervals justify, at least three.",
     ),
 ]
 Metric = Annotated[
@@ -727,7 +728,7 @@ Metric = Annotated[
         "--metric",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
-        help="Use this metric for pairs, sizes and distributions.",
+        help="Use this metric to compare models in pairs, by size of collection, or by user.",
     ),
 ]
 Columns = Annotated[
@@ -834,7 +835,7 @@ HasFsrs7 = Annotated[
         "--fsrs-7/--no-fsrs-7",
         rich_help_panel=_HOW_IT_RUNS,
         help=(
-            "Treat your program as able to run FSRS-7, which Anki cannot run yet. By default, "
+            "Assume that your flashcard program can run FSRS-7, which Anki cannot yet. By default, "
             "config.toml decides. Forks of Anki that can run it are recognised."
         ),
     ),
@@ -875,7 +876,7 @@ New = Annotated[
     typer.Option(
         "--new",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Learn this many new cards a day; by default, as many as lately.",
+        help="Learn this many new cards a day; by default, as many as you learned lately.",
     ),
 ]
 After = Annotated[

@@ -119,7 +119,7 @@ class Protocol:
 
     @property
     def has_own_split(self) -> bool:
-        """Return whether reviews are split in another way than srs-benchmark splits them."""
+        """Return whether reviews are split differently from srs-benchmark's."""
         folds = self.without_user_split()
         return folds != folds.with_published_split()
 

@@ -468,7 +468,7 @@ class ReviewLog(ReadOnly):
     def preset_name(self, preset_id: int) -> str:
         """Return a preset's name; if several presets share it, the id is added."""
         if preset_id == MISSING:
-            return "no preset"
+            return "(no preset)"
         preset = self.presets.get(preset_id)
         if preset is None or not preset.name:
             return f"preset {preset_id}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.sentences import format_parameters
+from srs_eval.advice.sentences import format_day, format_parameters
 from srs_eval.data.errors import format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
@@ -374,7 +374,7 @@ def list_facts(inspection: Inspection, rows: str) -> list[str]:
     """
     facts = [format_count(inspection.rows[rows].kept, "review")]
     if inspection.last_review:
-        facts.append(f"last on {inspection.last_review[:10]}")
+        facts.append(f"last on {format_day(inspection.last_review[:10])}")
     if inspection.fsrs_enabled is not None:
         facts.append("FSRS is on" if inspection.fsrs_enabled else "FSRS is off")
     return facts

@@ -80,9 +80,10 @@ from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
     "anki": "The answers above are based on the reviews that Anki's optimizer uses. Held-out "
-    "reviews are later than those to which the parameters were fitted. A change counts as better "
-    "or worse only if at least 1,000 reviews from 20 days say so, and if its lead would be "
-    "unlikely by chance even among all the changes compared with it (Holm's method).",
+    "reviews are later than those to which the parameters were fitted. In the tables, a "
+    "verdict of better or worse needs at least 1,000 reviews from 20 days, and a difference that "
+    "chance is unlikely to explain, even allowing for how many changes were compared (Holm's "
+    "method). The chances that answers give also use what other people gained.",
     "benchmark": "The answers above are based on the reviews that the benchmark uses. Held-out "
     "reviews are later than those to which a model was fitted.",
 }

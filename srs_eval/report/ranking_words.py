@@ -42,7 +42,7 @@ def format_group_title(group: RankingGroup) -> str:
 
 
 def warn_of_split(rows: Protocol) -> list[str]:
-    """Return a sentence if reviews are split in another way than srs-benchmark's; [] if not."""
+    """Return a sentence if reviews are split differently from srs-benchmark's; [] if not."""
     if not rows.has_own_split:
         return []
     return [

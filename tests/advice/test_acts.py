@@ -135,7 +135,7 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     assert describe_act(first) == "Clear the backlog first."
     long_ago = replace(BACKLOG, last_review_date="2016-03-29")
     assert describe_gain(find_acts([costs], [long_ago])[0]) == (
-        "50 hours of work when you last reviewed"
+        "50 hours of work as of your last review"
     )
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 

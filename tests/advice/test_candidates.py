@@ -121,7 +121,7 @@ def test_groups_have_distinct_names_without_a_known_preset(log: ReviewLog) -> No
     first = int(log.cards.deck_id[0])
     decks = {**log.decks, first: replace(log.decks[first], preset_id=None)}
     names = Learner.of(replace(log, presets=gone, decks=decks)).groups
-    assert names == {-1: "no preset", 100: "Preset 0", 101: "preset 101"}
+    assert names == {-1: "(no preset)", 100: "Preset 0", 101: "preset 101"}
     twins = {key: replace(preset, name="Twin") for key, preset in log.presets.items()}
     assert Learner.of(replace(log, presets=twins)).groups == {100: "Twin (100)", 101: "Twin (101)"}
 

@@ -331,11 +331,11 @@ def test_wrong_step_is_named_with_a_better_one(
 def test_steps_of_a_day_are_not_proposed() -> None:
     check = make_step_check("first Good", "longer", 6.0, 1_600.0, longest=5_000.0)
     assert (check.level, check.timing) == ("fine", None)
-    assert describe_check(check) == "The learning steps are right"
+    assert describe_check(check) == "No learning step is clearly too short or too long"
 
 
 def test_delay_after_hard_is_no_step_that_can_be_set() -> None:
-    assert make_step_check("first Hard", "longer", 6.0, 144.0).level == "fine"
+    assert make_step_check("first Hard", "longer", 6.0, 144.0).level == "not yet"
 
 
 def test_hardly_any_again_is_explained_unless_hard_hides_it() -> None:
@@ -527,5 +527,5 @@ def test_button_with_few_next_reviews_says_how_many() -> None:
     assert describe_check(few) == "Next review after Again: only 7 such reviews, too few to say"
     assert (
         describe_check(replace(few, recalled=None))
-        == "Next review after Again: no such reviews yet"
+        == "After Again: nothing to check, as the card always came again the same day"
     )

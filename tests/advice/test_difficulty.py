@@ -138,6 +138,9 @@ def test_sentences_say_whether_it_does_harm(conclusion: str, words: str) -> None
     evidence = replace(evidence, conclusion=conclusion)
     finding = f.Finding("difficulty", "Default", evidence=evidence)
     answer, buttons = shown.sentences(finding)
-    assert answer.startswith("134 of your 300 cards (45 %) have a difficulty above 9.")
+    assert answer.startswith(
+        "134 of the 300 cards that you reviewed after learning them (45 %) have a difficulty "
+        "above 9."
+    )
     assert words in answer
     assert "it takes 60 Goods" in buttons

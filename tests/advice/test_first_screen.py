@@ -178,7 +178,7 @@ def test_few_reviews_show_no_minutes_but_what_is_missing() -> None:
     evidence = TooFewForCosts("There are few")
     few = Finding("costs", "all reviews", reviews=122, evidence=evidence)
     pane = build_screen([few, *make_answers()[:2]]).panes[2]
-    usable = "(a day or more after the card's last one)"
+    usable = "(a day or more after the card's previous one)"
     assert pane.summary.text == f"You have 122 usable reviews {usable}; this needs 1,000."
     assert len(pane.items) == 1
     dated = replace(few, missing=MissingData(878, 5, f"{date.today().year + 1}-03-15"))
@@ -244,7 +244,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))
-    assert re.search(r"mature cards +60 % +92 % +70 % .*not sure", text)
+    assert re.search(r"mature cards +60 % +92 % +70 % .*too few", text)
     off = replace(late, conclusion="not asked for", desired=None)
     findings = [replace(findings[0], evidence=off)]
     assert "◀" not in render_text(build_screen(findings))
@@ -339,7 +339,7 @@ def test_single_preset_is_enough_for_its_decks_if_they_are_alike() -> None:
     lines = [item.text for item in build_screen(answers).panes[3].items if hasattr(item, "text")]
     assert lines == [
         "You have one. Keep it.",
-        "It is enough for your 22 decks: you forget at much the same rate in them.",
+        "One preset is enough for your 22 decks: you forget at much the same rate in them.",
     ]
 
 
@@ -520,7 +520,7 @@ def test_recall_of_eleven_reviews_is_too_few_to_go_by() -> None:
     few = replace(group, recalled=replace(group.recalled, reviews=11))
     few_finding = replace(finding, evidence=replace(finding.evidence, groups=(few,)))
     text = build_screen([few_finding]).panes[1].summary.text
-    assert text == "Only 11 reviews came a day or more after the card's last one: too few."
+    assert text == "Only 11 reviews came a day or more after the card's previous one: too few."
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])
@@ -537,8 +537,8 @@ def test_rows_of_few_reviews_are_marked_as_unsure(desired: float | None) -> None
         items = build_screen([replace(finding, evidence=evidence)]).panes[1].items
         return [item.note for item in items if isinstance(item, Bar)]
 
-    assert notes(200, 32) == ["not sure", "not sure"]
-    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "not sure"]
+    assert notes(200, 32) == ["too few", "too few"]
+    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
     assert notes(2_000, 900)[1] == ""
 
 
@@ -618,8 +618,11 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
 @pytest.mark.parametrize(
     ("is_off", "expected"),
     [
-        (False, "●●○○○ not sure, 74 % chance that optimizing helps"),
-        (True, "once FSRS is on: not sure, 74 % chance that optimizing helps"),
+        (False, "●●○○○ not sure, 74 % chance that optimizing helps, too low to advise it"),
+        (
+            True,
+            "once FSRS is on: not sure, 74 % chance that optimizing helps, too low to advise it",
+        ),
     ],
 )
 def test_line_of_a_preset_to_leave_says_what_the_chance_is_of(is_off: bool, expected: str) -> None:

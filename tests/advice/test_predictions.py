@@ -13,8 +13,9 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import ModelComparison
+from srs_eval.advice.findings import AVERAGE, DEFAULTS, OPTIMIZED, ModelComparison
 from srs_eval.advice.questions import compare
+from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import add_predictions
@@ -184,10 +185,10 @@ def test_other_programs_predictions_are_ranked_beside_fsrs(supermemo: ReviewLog)
         f"Left out: {answer.evidence.excluded_reviews} held-out reviews"
         in shown.sentences(answer)[-1]
     )
-    for name, p in (("optimized", result.p), ("SuperMemo SM-15", predictions)):
+    for name, p in ((candidate_name(OPTIMIZED), result.p), ("SuperMemo SM-15", predictions)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
-    assert rows["mine"]["log loss"] == rows["defaults"]["log loss"]
+    assert rows["mine"]["log loss"] == rows[candidate_name(DEFAULTS)]["log loss"]
     assert rows["SuperMemo SM-15"]["verdict"] == "worse"
     assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(shown.sentences(answer))
 
@@ -199,7 +200,9 @@ def test_review_th_is_taken_for_reviews_without_times(supermemo: ReviewLog, tmp_
     path.write_text("\n".join(["review_th,p", *lines]))
     _, answer, *_ = compare(supermemo, predictions=path)
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
-    assert rows["mine"]["log loss"] == pytest.approx(rows["optimized"]["log loss"], abs=1e-12)
+    assert rows["mine"]["log loss"] == pytest.approx(
+        rows[candidate_name(OPTIMIZED)]["log loss"], abs=1e-12
+    )
     path.write_text("review_id,p\n1,0.5\n")
     with pytest.raises(InputError, match="name reviews by review_th"):
         compare(supermemo, predictions=path)
@@ -222,5 +225,5 @@ def test_supermemo_on_real_histories_predicts_worse_than_fsrs() -> None:
     for file in files:
         (answer,) = compare(srs_eval.load(file), questions=["models"])
         rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
-        assert {"SuperMemo SM-15", "optimized", "average"} <= set(rows)
-        assert rows["SuperMemo SM-15"]["minus optimized low"] > 0
+        assert {"SuperMemo SM-15", candidate_name(OPTIMIZED), candidate_name(AVERAGE)} <= set(rows)
+        assert rows["SuperMemo SM-15"]["difference low"] > 0

@@ -175,7 +175,7 @@ def test_cards_that_fade_within_a_day_are_named() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
-    assert any("the shortest interval, is too long for many young cards" in line for line in lines)
+    assert any("the shortest there is, is too long for many young cards" in line for line in lines)
 
 
 def test_skipped_days_are_named_as_lateness() -> None:
@@ -358,7 +358,7 @@ def test_recall_is_not_sure_if_its_interval_leaves_it_open(
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     (bar,) = [item for item in pane.items if isinstance(item, Bar)]
-    assert (bar.note == "not sure") == (not is_sure)
+    assert (bar.note == "too few") == (not is_sure)
 
 
 def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
@@ -370,7 +370,10 @@ def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:
         pane = render_retention({"Default": retention}, None, [hard])
         assert pane is not None
         texts = [item.text for item in pane.items if isinstance(item, PaneLine)]
-        return "Probably less: you seem to press Hard for cards you forgot (see 5)." in texts
+        return (
+            "You probably remember less: you seem to press Hard for cards you forgot (see 5)."
+            in texts
+        )
 
     assert is_warned("like Again")
     assert not is_warned("")

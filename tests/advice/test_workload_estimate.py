@@ -508,7 +508,7 @@ def test_summary_says_why_recall_rises_and_no_line_repeats_it(stages: list[Workl
         return summary.text, any(line.startswith("Until now you remembered") for line in lines)
 
     rising, has_line = read_pane(lower)
-    assert f" if always on time; {100 * lower:.0f} % until now)" in rising
+    assert f" if always on time ({100 * lower:.0f} % until now)" in rising
     assert not has_line
     falling, has_line = read_pane(higher)
     assert "until now" not in falling
@@ -597,8 +597,8 @@ def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
     _, items = render_minutes(changed, is_one_of_several=False)
     lines = [item.text for item in items if isinstance(item, PaneLine)]
     assert (
-        "Anki has already scheduled many cards to come earlier than a low retention needs, so you "
-        "remember more than you ask for." in lines
+        "Anki has already scheduled many cards earlier than a low retention requires, so you "
+        "would remember more than you ask for." in lines
     ) == is_explained
 
 

@@ -16,6 +16,7 @@ import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.findings import ModelComparison
 from srs_eval.advice.questions import compare
+from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.app import AppOptions
 from srs_eval.batch import open_prediction_file, run_batch
 from srs_eval.cli.main import main
@@ -183,7 +184,7 @@ def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> N
     figures = {row["model"]: row["log loss"] for row in shown.tables(findings[0])[0].records()}
     for name in ours:
         assert figures[f"{name} (file)"] == pytest.approx(np.log(2))
-        assert figures[name] < np.log(2)
+        assert figures[candidate_name(name)] < np.log(2)
 
 
 def test_unusable_predictions_are_skipped_with_a_reason(log: ReviewLog) -> None:

@@ -155,7 +155,7 @@ async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
 
 async def test_figures_behind_evidence_are_folded_until_asked_for(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
-    heading = "A set of parameters for each, or one set for all"
+    heading = "A set of parameters for each preset, or one set for all"
     async with app.run_test(size=(100, 60)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("4")

@@ -163,11 +163,11 @@ def describe_gain(act: Act) -> str:
 def _describe_work(backlog: Backlog) -> str:
     """Describe the work of a backlog: "3 hours of work, or 9 days at your usual pace".
 
-    If the learner stopped long ago, "3 hours of work when you last reviewed".
+    If the learner stopped long ago, "3 hours of work as of your last review".
     """
     work = say.format_work_time(backlog.minutes)
     if backlog.last_review_date is not None:
-        return f"{work} of work when you last reviewed"
+        return f"{work} of work as of your last review"
     if backlog.days is None or backlog.days < 2:
         return f"{work} of work"
     return f"{work} of work, or {backlog.days} days at your usual pace"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from srs_eval.stats.tables import Column, Table
@@ -24,6 +25,14 @@ def log_loss_difference(title: str) -> Column:
         signed=True,
         round_by_interval=False,
         heading_note="difference in log loss, below zero is better",
+    )
+
+
+def difference_from(reference: str) -> Column:
+    """Return a column of differences in log loss from one row of the table, by its name."""
+    return replace(
+        log_loss_difference("difference"),
+        heading_note=f"log loss minus that of “{reference}”, below zero is better",
     )
 
 

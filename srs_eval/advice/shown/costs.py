@@ -36,9 +36,9 @@ DRAWS_NOTE = (
     "that your other habits stay as they are."
 )
 _COVERAGE = (
-    "We tested such ranges on simulated learners, most of whom do not remember as FSRS says: they "
-    "contained the true figures of a year in 94 to 97 % of cases; for one kind of memory, in only "
-    "85 %."
+    "We tested such ranges on simulated learners, most of whose memories do not follow FSRS: the "
+    "ranges contained the year's true figures in 94 to 97 % of cases; for one kind of memory, in "
+    "only 85 %."
 )
 _TWO_KINDS_OF_EQUAL = (
     "The first choice keeps your reviews as easy as with {current}. The second lets you forget "
@@ -353,8 +353,8 @@ def _explain_recall_briefly(workload: Workload) -> Iterator[str]:
     """Say in one line of the pane why what is remembered differs from what is asked for."""
     if _raise_recall(workload):
         yield (
-            "Anki has already scheduled many cards to come earlier than a low retention needs, so "
-            "you remember more than you ask for."
+            "Anki has already scheduled many cards earlier than a low retention requires, so you "
+            "would remember more than you ask for."
         )
     if _lowers_recall(workload):
         yield f"{workload.overdue.cards:,} overdue cards lower what you remember."
@@ -405,7 +405,8 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
     learned_cards = format_count(workload.learned_cards, "card")
     yield (
         f"These are averages over the next {format_count(days, 'day')} with your {learned_cards} "
-        f"and {new_cards}. At the end, you would know {known_cards} cards."
+        f"and {new_cards}. At the end, you would know {known_cards} cards "
+        f"with a desired retention of {say.format_share(workload.desired)}."
     )
     if _differs_by_preset(workload):
         by_preset = say.join_names(
@@ -816,8 +817,13 @@ def _summarize_minutes(workload: Workload) -> str:
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
-    recalled += _compare_with_past(workload)
     text = f"To remember as much next year as {current} ({recalled}), {optimized}"
+    past = _compare_with_past(workload)
+    if past:
+        text = (
+            f"{say.capitalize(current)}, you would remember {recalled} next year{past}. To "
+            f"remember as much, {optimized}"
+        )
     is_open = workload.has_all_draws and not is_settled
     if minutes == now_minutes:
         as_long = " just as long:" if is_open else ""
@@ -829,14 +835,17 @@ def _summarize_minutes(workload: Workload) -> str:
 
 
 def _compare_with_past(workload: Workload) -> str:
-    """Say why the year's recall is above that until now; "" if it is not, or by little."""
+    """Say why the year's recall is above that until now; "" if it is not, or by little.
+
+    Examples: " (79 % until now, with more new cards)"; " if always on time (78 % until now)".
+    """
     until_now = workload.recalled_until_now
     if until_now is None or not workload.recalled_now - until_now >= _MIN_RECALL_APART:
         return ""
     past = f"{say.format_share(until_now)} until now"
     if _has_fewer_new_cards(workload):
-        return f"; {past}, with more new cards"
-    return f" if always on time; {past}"
+        return f" ({past}, with more new cards)"
+    return f" if always on time ({past})"
 
 
 def _summarize_known(workload: Workload) -> Iterator[str]:

@@ -39,7 +39,8 @@ def _summarize(finding: Finding) -> str:
 def _sentences(finding: Finding) -> list[str]:
     """Return how many cards are near 10, whether that does harm, and why they are."""
     evidence = get_evidence(finding, f.Difficulty)
-    near_ten = f"{evidence.cards_near_ten:,} of your {format_count(evidence.cards, 'card')}"
+    cards = format_count(evidence.cards, "card")
+    near_ten = f"{evidence.cards_near_ten:,} of the {cards} that you reviewed after learning them"
     verb = "has" if evidence.cards_near_ten == 1 else "have"
     if not evidence.cards_near_ten:
         return [f"None of your cards has a difficulty above {_LIMIT}.", _explain_buttons(evidence)]
@@ -57,8 +58,8 @@ def _sentences(finding: Finding) -> list[str]:
         other_again = format_percent(evidence.other_answers.again, 0)
         other_hard = format_percent(evidence.other_answers.hard, 0)
         sentences.append(
-            f"Of the answers to these cards, {again} are Again and {hard} are Hard; of those to "
-            f"your other cards, {other_again} and {other_hard}."
+            f"Of all your answers to these cards, the first ones included, {again} are Again and "
+            f"{hard} are Hard; of those to your other cards, {other_again} and {other_hard}."
         )
     return sentences
 
@@ -114,7 +115,7 @@ def _explain_buttons(evidence: f.Difficulty) -> str:
         return_path = "Good lowers it: one Good is enough to get from near 10 to 9"
     else:
         return_path = f"Good lowers it slowly: it takes {count} Goods to get from near 10 to 9"
-    return f"Again raises a difficulty of 5 to {again:.1f}, and Hard to {hard:.1f}. {return_path}."
+    return f"Again raises difficulty from 5 to {again:.1f}, and Hard to {hard:.1f}. {return_path}."
 
 
 def _tables(finding: Finding) -> list[Table]:

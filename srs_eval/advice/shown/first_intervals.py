@@ -56,6 +56,7 @@ def _answer(finding: Finding, evidence: f.ButtonIntervals) -> str:
         return "Your first intervals are about as long as your own first reviews suggest."
     answer = f"Your first interval is {_summarize(finding)}"
     if evidence.fsrs_is_off:
+        answer = f"With FSRS's defaults, your first interval would be {_summarize(finding)}"
         return f"{answer}. Turn FSRS on, with the parameters that “What to do” advises."
     return f"{answer}. Optimizing should correct that."
 

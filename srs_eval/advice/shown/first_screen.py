@@ -34,7 +34,7 @@ TITLES = (
     "Anything wrong?",
 )
 _TOO_FEW_REVIEWS = "Too few reviews to say."
-_USABLE = "a day or more after the card's last one"
+_USABLE = "a day or more after the card's previous one"
 _MAX_CHECKS = 5  # most checks in the last pane
 _CHECKS_OF_ANSWERS = ("again", "hard", "easy", "mature cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
@@ -350,7 +350,9 @@ def _describe_decks(
         decks = f"your {sharing.unit_count} decks"
         forget = "forget" if finding.probability >= f.SURE else "seem to forget"
         if finding.recommendation == Recommendation.KEEP_SHARED:
-            yield PaneLine(f"It is enough for {decks}: you {forget} at much the same rate in them.")
+            yield PaneLine(
+                f"One preset is enough for {decks}: you {forget} at much the same rate in them."
+            )
         if finding.recommendation == Recommendation.SPLIT:
             yield PaneLine(
                 f"But you {forget} differently in {decks}: each could have a preset of its own."

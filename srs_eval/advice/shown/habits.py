@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
@@ -58,9 +59,14 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell how often you need to."]
     basis = (
-        f"This was compared with optimizing at every 2 % more reviews, on the {reviews} after the "
-        "first optimization."
+        f"A simulation on {reviews} of yours could not show whether optimizing at every 2 % more "
+        "reviews would be any better."
     )
+    if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
+        basis = (
+            f"In a simulation on {reviews} of yours, this was as good as optimizing after every "
+            "2 % more reviews."
+        )
     return [advice, basis]
 
 
@@ -89,13 +95,13 @@ def _noise_sentences(finding: Finding) -> list[str]:
     if not noisy:
         return [
             f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
-            "days, each would change by less than half as much as it differs between people."
+            "days, each would shift by less than half of the usual difference between people."
         ]
-    verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
+    verb, subject = ("is", "it") if len(noisy) == 1 else ("are", "each")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
-        f"on other days, {pronoun} would change by more than half as much as {pronoun} "
-        f"{'differs' if len(noisy) == 1 else 'differ'} between people."
+        f"on other days, {subject} would shift by more than half of the usual difference between "
+        "people."
     ]
 
 
@@ -139,7 +145,7 @@ def _hard_sentences(finding: Finding) -> list[str]:
     if learning is not None:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
-        reviews = format_count(learning.hard.reviews, "review")
+        reviews = format_count(learning.hard.reviews, "held-out review")
         sentences.append(
             f"In {reviews} that followed a Hard, you recalled {recalled}. If Hard had not "
             f"strengthened your memory, you would have recalled {unchanged}."
@@ -148,7 +154,8 @@ def _hard_sentences(finding: Finding) -> list[str]:
         difference = say.format_difference(finding.interval.estimate)
         interval = say.format_interval(finding.interval)
         sentences.append(
-            f"If each past Hard had been Again, log loss would be {difference} {interval}."
+            "If FSRS counted each past Hard as Again, its log loss would be "
+            f"{difference} {interval}."
         )
     return sentences
 
@@ -171,7 +178,7 @@ def _hard_tables(finding: Finding) -> list[Table]:
 _DAY_MINUTES = 1440.0
 _STEP_NAMES: Mapping[str, str] = {
     "first Again": "Learning step after Again",
-    "first Hard": "Learning step after Hard",
+    "first Hard": "Delay after a first Hard",
     "first Good": "Learning step after Good",
     "Again, then Good": "Learning step after Again and Good",
     "lapse": "Relearning step",
@@ -212,7 +219,8 @@ def _steps_sentences(finding: Finding) -> list[str]:
             if step.conclusion == conclusion
         ]
         if situations:
-            sentences.append(f"{words} {say.join_names(situations)}.")
+            conjunction: Literal["and", "or"] = "or" if conclusion == f.CANT_TELL else "and"
+            sentences.append(f"{words} {say.join_names(situations, conjunction)}.")
     return sentences or ["Can't tell: no card was answered twice on the same day."]
 
 
@@ -302,9 +310,7 @@ def _steps_tables(finding: Finding) -> list[Table]:
 
 
 def _with_article(step: f.StepTiming) -> str:
-    return (
-        "Again followed by Good" if step.situation == "Again, then Good" else f"a {step.situation}"
-    )
+    return "Again and then Good" if step.situation == "Again, then Good" else f"a {step.situation}"
 
 
 def _format_duration(minutes: float) -> str:
@@ -369,6 +375,18 @@ def _format_anki_interval(seconds: float) -> str:
 
 # Anything wrong?
 
+_CHECK_LABELS: Mapping[str, str] = {
+    "overdue": "cards overdue",
+    "gap": "days without reviews",
+    "suspended": "cards suspended",
+    "leeches": "cards forgotten far too often",
+    "steps": "answers at a learning step",
+    "mature cards": "reviews of mature cards",
+    "again": "Again pressed",
+    "hard": "Hard pressed",
+    "easy": "Easy pressed",
+}
+"""What the count of each check counts."""
 MARKS: Mapping[f.CheckLevel, str] = {"look": "!", "fine": "✓", "not yet": "?"}
 _SHORTEST_PRACTICAL_STEP = 0.25  # minutes; nobody would set a shorter step
 _TWICE_RATIO = 1.75  # times as many as expected, from which the ratio is shown
@@ -408,11 +426,13 @@ def _checks_tables(finding: Finding) -> list[Table]:
     rows = []
     leech_rows = []
     for check in checks:
+        label = _CHECK_LABELS.get(check.name, check.name)
         row = (
-            f"{check.name}, {check.subject}" if check.subject else check.name,
+            f"{label}, {check.subject}" if check.subject else label,
             check.level,
             check.count,
             check.total or None,
+            None if check.recalled is None else check.recalled.reviews,
             None if check.recalled is None else check.recalled.estimate,
             check.expected if check.desired is None else check.desired,
             check.minutes if check.name == "overdue" else None,
@@ -422,7 +442,8 @@ def _checks_tables(finding: Finding) -> list[Table]:
             usual = round(leech.usual, 1)
             leech_row = (str(leech.card_id), leech.reviews, leech.lapses, usual, leech.chance)
             leech_rows.append(leech_row)
-    columns = ("check", "", "count", "of", RECALLED, EXPECTED, Column("minutes", digits=0))
+    minutes = Column("minutes", digits=0)
+    columns = ("check", "", "count", "of", "reviews", RECALLED, EXPECTED, minutes)
     tables = [make_evidence_table("What was checked", columns, rows)]
     if leech_rows:
         title = "Cards forgotten far too often, the worst ones (search Anki for cid:NUMBER)"
@@ -463,9 +484,9 @@ def describe_check(check: f.Check) -> str:
         case "steps" if check.timing is not None:
             return _describe_step_check(check, check.timing)
         case "steps" if is_fine:
-            return "The learning steps are right"
+            return "No learning step is clearly too short or too long"
         case "steps":
-            return "Learning steps: too few answers to say"
+            return "Learning steps: can't tell yet"
         case "mature cards":
             return _describe_mature_cards(check)
     return _describe_button(check)  # the name is that of a button
@@ -682,6 +703,8 @@ def _describe_button(check: f.Check) -> str:
         return f"Next review after {name}: {_describe_recall(check)}"
     if check.level == "fine":
         return f"After {name}, you remember {_describe_as_expected(check)}"
+    if check.name == "again" and check.problem == "few" and check.recalled is None and check.count:
+        return "After Again: nothing to check, as the card always came again the same day"
     return f"Next review after {name}: {_describe_inconclusive(check)}"
 
 

@@ -491,7 +491,7 @@ _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "": ("", ""),
     "look": ("◀ look", "look"),
-    "few": ("not sure", "not yet"),
+    "few": ("too few", "not yet"),
 }
 """The note at the end of a bar and its level, by the mark of the bar's group."""
 
@@ -563,7 +563,8 @@ def render_retention(
         hard_line = _warn_of_hard(list(retentions.values()), checks, is_asked=False)
     if any(check.name == "hard" and check.problem == "like Again" for check in checks):
         hard_line = PaneLine(
-            "Probably less: you seem to press Hard for cards you forgot (see 5).", "look"
+            "You probably remember less: you seem to press Hard for cards you forgot (see 5).",
+            "look",
         )
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         summary = _too_few_line(
@@ -710,7 +711,7 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
             f"Only {format_count(reviews, 'review')} could be checked: too few.", "not yet"
         )
     count = format_count(reviews, "review")
-    text = f"Only {count} came a day or more after the card's last one: too few."
+    text = f"Only {count} came a day or more after the card's previous one: too few."
     return PaneLine(text, "not yet")
 
 
@@ -813,8 +814,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"FSRS's estimate was {points} too high"
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
-                "one day, the shortest interval, is too long for many young cards and costs "
-                f"{points}, which no setting can change"
+                "an interval of one day, the shortest there is, is too long for many young cards "
+                f"and costs {points}, which no setting can change"
             )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)

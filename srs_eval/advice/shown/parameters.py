@@ -12,6 +12,7 @@ from srs_eval.advice.sentences import Renderer
 from srs_eval.advice.shown.columns import (
     LOG_LOSS,
     VERDICT_OF_ACT,
+    difference_from,
     log_loss_difference,
     make_evidence_table,
 )
@@ -29,6 +30,8 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.TAUGHT: "suited to few reviews",
     f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
+    f.AVERAGE: "always your average",
+    f.ONE_PER_DECK: "one set for each deck",
 }
 _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "keep the current parameters",
@@ -52,7 +55,9 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "leave the parameters as they are",
     Recommendation.OPTIMIZE: "press Optimize",
     Recommendation.POOLED: "paste new parameters into this preset",
-    Recommendation.ONE_LINE: "paste into this preset the parameters that several presets share",
+    Recommendation.ONE_LINE: (
+        "paste into this preset the parameters fitted to all your presets together"
+    ),
     Recommendation.TAUGHT: "paste parameters suited to few reviews into this preset",
     Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
@@ -73,10 +78,11 @@ _CHANGES: Mapping[str, str] = {
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""
 _TAUGHT_SENTENCE = (
-    "You have few reviews. So FSRS was also fitted to what three other models expect you to answer "
-    "after other intervals, and the result was averaged with what Optimize gives. In 22 of 25 "
+    "You have few reviews. So FSRS was also fitted to the answers that three other models predict "
+    "for intervals that you have not had, and the resulting parameters were averaged with those "
+    "that Optimize finds. In 22 of 25 "
     "trials on real people with as few reviews, such parameters predicted the next reviews better "
-    "than Optimize's. "
+    "than those that Optimize finds. "
     f"{say.OPTIMIZE_OVERWRITES}"
 )
 _STILL_ADVISED_SENTENCE = (
@@ -139,7 +145,8 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how sure the recommendation is: "●●●●○ likely, 88 %".
 
     If nothing is to be changed because a change is not likely to help, the chance is that of the
-    change: "●●●○○ not sure, 74 % chance that optimizing helps". While FSRS is off, the
+    change: "●●●○○ not sure, 74 % chance that optimizing helps, too low
+    to advise it". While FSRS is off, the
     recommendation is compared with FSRS's defaults.
     """
     finding = findings[0]
@@ -149,13 +156,13 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if finding.probability is None:
         return "not evaluated"
     if not evidence.can_be_fitted and finding.recommendation == Recommendation.KEEP:
-        return "too few reviews to fit others"
+        return "too few reviews to fit new ones"
     probability, is_of_keeping = _choose_chance(finding, finding.probability)
     certainty = say.format_certainty(probability, has_to_choose=_has_to_choose(finding, evidence))
     claim = ""
     if not finding.parameters and not is_of_keeping:
         claim = f"that {_CHANGES[evidence.compared_candidate]} helps"
-    chance = f" chance {claim}" if claim else ""
+    chance = f" chance {claim}, too low to advise it" if claim else ""
     if evidence.fsrs_is_off:
         return f"once FSRS is on: {certainty}{chance}"
     if finding.hardly_matters and not finding.parameters:
@@ -238,8 +245,8 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         sentences.append(_TAUGHT_SENTENCE)
     if rejected_chance is not None:
         sentences.append(
-            "Parameters suited to few reviews might predict better: the chance is "
-            f"{say.round_down_percent(rejected_chance)} %, too low to recommend them."
+            "Parameters suited to few reviews might also predict better than your current ones: "
+            f"the chance is {say.round_down_percent(rejected_chance)} %, too low to recommend them."
         )
     return (*sentences, *_caveats(evidence))
 
@@ -325,10 +332,13 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
             too_few = "Too few of your reviews are known to be newer than your parameters."
         return f"{too_few} Judging by {population}, {expected}."
     name = candidate_name(candidate.name)
-    reviews = format_count(candidate.difference.reviews, "held-out review")
+    count = candidate.difference.reviews
+    reviews = f"{format_count(count, 'held-out review')} of your own"
+    if evidence.is_fitted:
+        reviews = f"{format_count(count, 'review')} since your current parameters were set"
     difference = say.format_log_loss_difference(candidate.difference, f"that of {reference}")
     return (
-        f"On {reviews} of your own, the log loss of “{name}” was {difference}. Judging by this and "
+        f"On {reviews}, the log loss of “{name}” was {difference}. Judging by this and "
         f"by {population}, {expected}."
     )
 
@@ -380,7 +390,9 @@ def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {format_count(count, 'held-out review')}"
-        difference = log_loss_difference(f"minus {f.OPTIMIZED}")
+        if count == 1:
+            title = f"{finding.subject}: its only held-out review"
+        difference = difference_from(candidate_name(f.OPTIMIZED))
         columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT)
         tables.append(make_evidence_table(say.capitalize(title), columns, rows))
     return tuple(tables)
@@ -408,11 +420,11 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
             else f"{say.round_down_percent(candidate.belief.probability)} %",
         )
         rows.append(row)
-    reviews = f"{format_count(finding.reviews, 'review')} that none of these were fitted to"
+    reviews = format_count(finding.reviews, "held-out review")
     if evidence.is_fitted and finding.reviews:
         first = f"the first {format_count(finding.reviews, 'review')}"
         reviews = f"{first} since these parameters were set"
-    difference = log_loss_difference("minus current")
+    difference = difference_from(current_name)
     chance = Column("chance", heading_note="that it predicts your future reviews better")
     columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, chance)
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
@@ -480,7 +492,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     if not evidence.differences:
         reviews = format_count(finding.reviews, "held-out review")
         verb = "is" if finding.reviews == 1 else "are"
-        return (f"Keep your {units} for now: {reviews} {verb} too few to compare them.",)
+        return (f"Keep your {units} for now: {reviews} {verb} too few for a comparison.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
     claim = "that separate parameters predict at least as well as shared ones"
@@ -512,13 +524,13 @@ def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
     difference = log_loss_difference("minus one set")
     decision = replace(VERDICT_OF_ACT, title="decision")
     columns = ("reviews of", "parameters", "reviews", difference, decision)
-    title = "A set of parameters for each, or one set for all"
+    title = f"A set of parameters for each {evidence.unit}, or one set for all"
     if finding.subject != f.ALL_PRESETS:
         title = f"{finding.subject}: {title}"
     tables = [make_evidence_table(title, columns, rows)]
     if evidence.pairs:
         title = "Parameters of one preset on reviews of another"
-        difference = log_loss_difference("minus its own")
+        difference = log_loss_difference("minus own")
         pair_columns = ("parameters of", "reviews of", difference, "verdict")
         tables.append(make_evidence_table(title, pair_columns, evidence.pairs))
     return tuple(tables)

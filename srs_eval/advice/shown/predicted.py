@@ -16,6 +16,7 @@ from srs_eval.advice.shown.columns import (
     LOG_LOSS,
     MINUS_EXPECTED,
     RECALLED,
+    difference_from,
     log_loss_difference,
     make_evidence_table,
 )
@@ -306,11 +307,11 @@ def _health_sentences(finding: f.Finding) -> list[str]:
 def _compare_with_sm2(finding: f.Finding, sm2: f.Rival) -> str:
     """Say how optimized FSRS-6 and SM-2 did on the learner's own reviews."""
     if not has_enough_data(sm2.difference):
-        reviews = format_count(finding.reviews, "held-out review")
+        amount = f"you have only {format_count(finding.reviews, 'held-out review')} of your own"
         if finding.reviews >= MIN_REVIEWS:
-            reviews = f"reviews of {format_count(sm2.difference.days, 'day')}"
-        verb = "is" if finding.reviews == 1 else "are"
-        return f"Nearly everybody gains from FSRS; your own {reviews} {verb} too few to say."
+            days = format_count(sm2.difference.days, "day")
+            amount = f"your own held-out reviews cover only {days}"
+        return f"Nearly everybody gains from FSRS; {amount}, too few to say."
     saving = _format_saving(sm2.saved, "SM-2")
     reviews = format_count(sm2.difference.reviews, "held-out review")
     difference = say.format_log_loss_difference(sm2.difference)
@@ -366,7 +367,7 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     lowest = comparison.models[0].log_loss
     assert lowest is not None
     sentences.append(
-        f"“{comparison.conclusion}” has the lowest log loss on the {reviews}, "
+        f"“{candidate_name(comparison.conclusion)}” has the lowest log loss on the {reviews}, "
         f"{lowest.estimate:.4f}."
     )
     if comparison.excluded_reviews:
@@ -383,7 +384,7 @@ def _models_tables(finding: f.Finding) -> list[Table]:
     """Return a table of all models, the best first."""
     rows = (
         (
-            model.name,
+            candidate_name(model.name),
             model.log_loss,
             model.rmse_bins,
             model.auc,
@@ -392,8 +393,8 @@ def _models_tables(finding: f.Finding) -> list[Table]:
         )
         for model in f.get_evidence(finding, f.ModelComparison).models
     )
-    title = f"{format_count(finding.reviews, 'review')} that no model was fitted to"
-    difference = log_loss_difference("minus optimized")
+    title = format_count(finding.reviews, "held-out review")
+    difference = difference_from(candidate_name(f.OPTIMIZED))
     columns = ("model", LOG_LOSS, "RMSE(bins)", "AUC", difference, "verdict")
     return [make_evidence_table(title, columns, rows)]
 
@@ -457,8 +458,8 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
     title = (
-        "Your figures among other people's (10 % of people have a lower figure than the one below "
-        "“10 %”; “less well” is the share of people predicted less well)"
+        "Your figures among other people's (10 % of people have a lower figure than the one in "
+        "column “10 %”; “less well” is the share of people predicted less well)"
     )
     return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 

@@ -51,9 +51,9 @@ def _sentences(finding: Finding) -> list[str]:
     condition = []
     if evidence.fsrs_is_off:
         condition = [
-            f"This is for the preset's desired retention of {format_percent(evidence.desired, 0)}; "
-            "with another one, such as the one that “What to do” names, cards would move "
-            "differently."
+            "The following is for a desired retention of "
+            f"{format_percent(evidence.desired, 0)}, which is stored in the preset; with another "
+            "one, such as the one that “What to do” names, cards would move differently."
         ]
     return [
         *condition,
@@ -83,7 +83,8 @@ def advise_on_rescheduling(
     asked = format_percent(evidence.desired, 0)
     now = format_percent(without.recall, 0)
     after = format_percent(rescheduled.recall, 0)
-    when_due = f"you would remember {now} of them when they come up, but you ask for {asked}."
+    asks = "the preset asks" if evidence.fsrs_is_off else "you ask"
+    when_due = f"you would remember {now} of them when they come up, but {asks} for {asked}."
     match evidence.conclusion:
         case "no need":
             without_it = " with or without rescheduling"

@@ -546,8 +546,8 @@ def _step_rating_shares(
 ) -> FloatArray:
     """Estimate the shares of the four ratings after Again, Hard and Good (3, 4).
 
-    Only selected answers (n,) are used that are not the first of their day; in `rating` (n,) an
-    answer follows the one before it.
+    Of the selected answers (n,), only those that are not the first of their day are used; in
+    `rating` (n,) an answer follows the one before it.
     """
     follows = np.flatnonzero(~is_first & is_selected)
     cell = 4 * (rating[follows - 1] - 1) + rating[follows] - 1
