@@ -965,10 +965,11 @@ class NextOptimization(Evidence):
     """When a preset has grown enough to be optimized again.
 
     `conclusion` is "now" if it has, "later" if not, and "never" if that takes over two years; it is
-    "defaults" if it was not optimized yet, and "unknown" if the source does not say when.
+    "defaults" if it was not optimized yet, "unknown" if the source does not say when, and "few
+    reviews" if Anki can fit next to nothing to them.
     """
 
-    conclusion: Literal["now", "later", "never", "defaults", "unknown"]
+    conclusion: Literal["now", "later", "never", "defaults", "unknown", "few reviews"]
     growth: float = 0.1  # share by which the reviews should grow
     optimized_on: str = ""  # day on which the preset was last changed
     reviews_then: int = 0

@@ -50,6 +50,14 @@ def _assess_preset(learner: Learner, group: int, frequency: f.Finding) -> f.Next
     def wait_for(reviews: int) -> MissingData:
         return learner.with_due_date(MissingData(reviews=reviews), name)
 
+    if count < f.MIN_REVIEWS_TO_FIT:
+        return f.NextOptimization(
+            "few reviews",
+            growth,
+            reviews_now=count,
+            missing=wait_for(f.MIN_REVIEWS_TO_FIT - count),
+            costs=costs,
+        )
     preset = learner.log.presets.get(group)
     fitted_s = None if preset is None else latest_possible_fit_s(learner.log, preset)
     if fitted_s is None or not learner.stored(group):

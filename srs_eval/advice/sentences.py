@@ -153,7 +153,9 @@ def abbreviate_parameters(parameters: Sequence[float]) -> str:
     return f"{', '.join(numbers[:2])}, … {numbers[-1]} ({len(numbers)} numbers)"
 
 
-OPTIMIZE_OVERWRITES = "If you press Optimize later, it overwrites these parameters."
+OPTIMIZE_OVERWRITES = (
+    "If you press Optimize later, it overwrites these parameters: ask srs-eval again before you do."
+)
 
 
 def explain_where_to_paste(answer: Finding) -> str:
@@ -180,8 +182,8 @@ def _explain_place(answer: Finding) -> str:
     if answer.question == "parameters":
         return f"Paste the parameters in Anki: deck options, preset {answer.subject}, {field}"
     return (
-        "Several presets can share these parameters. Paste them only into those for which “What to "
-        f"do” advises parameters that several presets share: deck options, {field}"
+        "Several presets can share these parameters. Paste them only into those for which “Are my "
+        f"parameters good?” shows the same ones: deck options, {field}"
     )
 
 

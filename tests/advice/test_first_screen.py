@@ -380,7 +380,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     gone = build_screen(unknown[:2], rows="benchmark", excluded_cards=suspended).panes
     assert [gone[2].summary.text, gone[3].summary.text] == [
         "No card is in use, so no reviews will come.",
-        "No card is in use, so there are no presets to compare.",
+        "No card is in use, so there is nothing to compare.",
     ]
     assert gone[0].summary == PaneLine("Nothing to change in Anki.", "not yet", "●")
     text = render_text(FirstScreen(gone[:1], ()), width=120)

@@ -127,7 +127,9 @@ def test_percentiles_have_a_sentence_and_a_table(log: ReviewLog) -> None:
     assert shown.line([finding]) == first.rstrip(".")
     wide = replace(finding.evidence.metrics[0], share_worse_range=(0.01, 0.99))
     evidence = replace(finding.evidence, metrics=(wide, *finding.evidence.metrics[1:]))
-    assert shown.line([replace(finding, evidence=evidence)]).endswith(", which says little so far")
+    assert shown.line([replace(finding, evidence=evidence)]).startswith(
+        "Your reviews do not show yet how predictable you are"
+    )
     (table,) = shown.tables(finding)
     assert [column.title for column in table.columns] == [
         "metric", "yours", "10 %", "25 %", "50 %", "75 %", "90 %", "less well",
@@ -181,8 +183,8 @@ def test_standing_with_hardly_any_range_left_out_is_no_standing() -> None:
     def describe(percentile: Percentile) -> tuple[str, ...]:
         return shown.sentences(Finding("standing", "all", evidence=Percentiles("", (percentile,))))
 
-    assert "easier to predict than 1 to 99 % of people" in describe(wide)[0]
-    assert describe(wide)[0].endswith("which says little so far.")
+    assert "easier to predict than 1 to 99 % of those" in describe(wide)[0]
+    assert describe(wide)[0].startswith("Your reviews do not show yet")
     assert "easier to predict than 40 to 60 % of people" in describe(narrow)[0]
     hard = replace(wide, share_worse_range=(0.25, 0.37))
     assert "harder to predict than 63 to 75 % of people" in describe(hard)[0]

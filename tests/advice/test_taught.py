@@ -255,7 +255,8 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
         "them."
     ) in details
     assert explain_where_to_paste(advised).endswith(
-        "If you press Optimize later, it overwrites these parameters."
+        "If you press Optimize later, it overwrites these parameters: ask srs-eval again before "
+        "you do."
     )
     other = replace(advised, recommendation=f.Recommendation.POOLED)
     assert "overwrites" not in explain_where_to_paste(other)

@@ -895,7 +895,7 @@ def test_desired_retention_has_one_figure_everywhere(stages: list[Workload]) -> 
     last = stages[-1]
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
-    row = rows["your setting"]  # two presets ask for different retentions
+    row = rows["yours"]  # two presets ask for different retentions
     assert (
         f"take {row[3]} minutes and {row[4]} reviews a day".replace("-", " to ")
         in (sentences(stated)[0])
@@ -1015,7 +1015,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     curve = rows[:-1]  # below it is today's schedule
     labels = []
     for retention in last.retentions:
-        labels.append("your setting" if retention == last.desired else f"{100 * retention:.0f} %")
+        labels.append("yours" if retention == last.desired else f"{100 * retention:.0f} %")
     assert [row[0] for row in curve] == labels
     # A retention that no month came near is marked as the model's guess.
     assert last.observed_retentions is not None

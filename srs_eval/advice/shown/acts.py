@@ -296,8 +296,8 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 _FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
     "as good": "FSRS would predict your answers about as well.",
     "better": (
-        "So far neither {scheduler} nor FSRS beats guessing your average: too little to change "
-        "programs for."
+        "So far neither {scheduler} nor FSRS clearly beats guessing your average: too little to "
+        "change programs for."
     ),
 }
 _CLAIMS: Mapping[ActKind, str] = {

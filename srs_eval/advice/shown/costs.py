@@ -413,7 +413,7 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
             [f"{say.format_share(desired)} in {name}" for name, desired in workload.presets]
         )
         yield (
-            "In the row “your setting”, each preset keeps the retention that you ask of it now: "
+            "In the row “yours”, each preset keeps the retention that you ask of it now: "
             f"{by_preset}."
         )
 
@@ -441,7 +441,7 @@ def _describe_observed_range(workload: Workload) -> Iterator[str]:
     observed_range = low if low == high else f"{low} to {high}"
     yield (
         f"In your months with at least {MIN_MONTH_REVIEWS} reviews, you recalled {observed_range} "
-        "%. Beyond that range, the figures are the model's guess."
+        "%. At other retentions, the figures are the model's guess."
     )
 
 
@@ -653,7 +653,7 @@ def render_minutes(
         )
         label = say.format_share(retention)
         if is_desired:
-            label += " (now)"
+            label += " (yours)"
         elif equal is not None and _shows_equal_memory(workload, index, equal):
             label += f" ({_name_equal(workload)})"
         bar = Bar(
@@ -955,9 +955,9 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
 
 
 def _format_row_label(workload: Workload, retention: float) -> str:
-    """Format the retention asked for, or "your setting" if presets have it only on average."""
+    """Format the retention asked for, or "yours" if presets have it only on average."""
     if retention == workload.desired and _differs_by_preset(workload):
-        return "your setting"
+        return "yours"
     return f"{100 * retention:.4g} %"
 
 

@@ -53,7 +53,7 @@ def _sentences(finding: Finding) -> list[str]:
 
 def _answer(finding: Finding, evidence: f.ButtonIntervals) -> str:
     if evidence.conclusion == "as it is":
-        return "Your first intervals are about as long as your own first reviews suggest."
+        return "Your own first reviews do not clearly call for other first intervals."
     answer = f"Your first interval is {_summarize(finding)}"
     if evidence.fsrs_is_off:
         answer = f"With FSRS's defaults, your first interval would be {_summarize(finding)}"

@@ -313,7 +313,7 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         if _is_unanswered(so_far, "split"):
             reason = _TOO_FEW_REVIEWS
         elif so_far.excluded_cards is not None:
-            reason = _explain_no_cards(so_far.excluded_cards, "there are no presets to compare")
+            reason = _explain_no_cards(so_far.excluded_cards, "there is nothing to compare")
         else:
             reason = "This file names no presets."
         return _make_pane(4, [PaneLine(reason, "not yet")], *questions)

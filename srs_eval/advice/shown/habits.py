@@ -153,10 +153,14 @@ def _hard_sentences(finding: Finding) -> list[str]:
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
         interval = say.format_interval(finding.interval)
-        sentences.append(
+        sentence = (
             "If FSRS counted each past Hard as Again, its log loss would be "
             f"{difference} {interval}."
         )
+        is_open = get_evidence(finding, f.HardButton).conclusion == f.CANT_TELL
+        if is_open and finding.interval.low > 0:
+            sentence += " That does not settle it, because FSRS adapts to how you press Hard."
+        sentences.append(sentence)
     return sentences
 
 
@@ -543,7 +547,8 @@ def _explain_check(check: f.Check) -> list[str]:
                 ]
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
-            return ["So everything that srs-eval says here is about the time before that."]
+            last_day = say.format_day(check.last_review_date)
+            return [f"As you have not reviewed since, everything here is as of {last_day}."]
         case "gap":
             return [
                 "FSRS takes into account how long a card really waited, so a break calls for no "

@@ -409,7 +409,7 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
 def _effect_sentences(finding: f.Finding) -> list[str]:
     """Return whether the effect matters, its size in log loss, and what that means."""
     subject, knowledge = _EFFECT_WORDS[finding.question]
-    answer = f"{subject} {_effect_line([finding])}."
+    answer = f"For predictions, {subject[0].lower()}{subject[1:]} {_effect_line([finding])}."
     if finding.missing is not None:
         what = f" whether {_EFFECT_TOPICS[finding.question]} matters"
         answer = f"{say.capitalize(say.format_cant_tell(finding.missing, what))}."

@@ -32,6 +32,8 @@ def _summarize(finding: Finding) -> str:
             return "not in the next two years"
         case "defaults":
             return "you have not optimized yet"
+        case "few reviews":
+            return "too few reviews to optimize"
     return f"after {format_percent(evidence.growth, 0)} more reviews"
 
 
@@ -40,6 +42,11 @@ def _sentences(finding: Finding) -> list[str]:
     evidence = get_evidence(finding, f.NextOptimization)
     growth = format_percent(evidence.growth, 0)
     rule = f"It is enough to optimize each time you have {growth} more reviews"
+    if evidence.conclusion == "few reviews":
+        reviews = format_count(evidence.reviews_now, "usable review")
+        verb = "is" if evidence.reviews_now == 1 else "are"
+        answer = f"{reviews} {verb} too few to optimize: wait for {f.MIN_REVIEWS_TO_FIT} of them."
+        return [answer]
     if evidence.conclusion == "defaults":
         return [
             "You have not optimized yet. “What to do” says whether you should.",

@@ -244,9 +244,11 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if finding.recommendation == Recommendation.TAUGHT:
         sentences.append(_TAUGHT_SENTENCE)
     if rejected_chance is not None:
+        rival = "your current ones" if evidence.is_fitted else "FSRS's defaults"
         sentences.append(
-            "Parameters suited to few reviews might also predict better than your current ones: "
-            f"the chance is {say.round_down_percent(rejected_chance)} %, too low to recommend them."
+            f"Parameters suited to few reviews might also predict better than {rival}: the chance "
+            f"is {say.round_down_percent(rejected_chance)} %. srs-eval recommends pasting them "
+            f"only from {round(100 * f.LIKELY)} % on."
         )
     return (*sentences, *_caveats(evidence))
 
@@ -347,7 +349,7 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     caveats = []
     if evidence.excluded_majority:
         caveats.append(
-            f"Most of your reviews are of {evidence.excluded_majority} cards, so presets cannot be "
+            "Most of your reviews are of suspended or deleted cards, so presets cannot be "
             "evaluated."
         )
     elif not evidence.is_known:
@@ -439,10 +441,10 @@ _SHARING_LINES: Mapping[Recommendation, str] = {
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: (
-        "You forget at much the same rate in your {units}: one set of parameters is enough"
+        "You {forget} at much the same rate in your {units}: one set of parameters is enough"
     ),
     Recommendation.SPLIT: (
-        "You forget differently in your {units}: each needs parameters of its own"
+        "You {forget} differently in your {units}: each needs parameters of its own"
     ),
     Recommendation.POOLED: (
         "Give each of your {units} parameters of its own, which also learn from the others"
@@ -494,7 +496,8 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         verb = "is" if finding.reviews == 1 else "are"
         return (f"Keep your {units} for now: {reviews} {verb} too few for a comparison.",)
     assert finding.probability is not None
-    answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
+    forget = "forget" if finding.probability >= f.SURE else "seem to forget"
+    answer = _SHARING_SENTENCES[finding.recommendation].format(units=units, forget=forget)
     claim = "that separate parameters predict at least as well as shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:
         claim = "that separate ones would gain you next to nothing"

@@ -311,7 +311,7 @@ def _compare_with_sm2(finding: f.Finding, sm2: f.Rival) -> str:
         if finding.reviews >= MIN_REVIEWS:
             days = format_count(sm2.difference.days, "day")
             amount = f"your own held-out reviews cover only {days}"
-        return f"Nearly everybody gains from FSRS; {amount}, too few to say."
+        return f"Nearly everybody gains from FSRS; {amount}, too few to compare it with SM-2."
     saving = _format_saving(sm2.saved, "SM-2")
     reviews = format_count(sm2.difference.reviews, "held-out review")
     difference = say.format_log_loss_difference(sm2.difference)
@@ -331,12 +331,13 @@ def _health_check_sentence(health: f.Health) -> str:
         return f"Anki's health check is for FSRS-6, and{condition} this preset runs FSRS-7."
     if check is None:
         return NO_HEALTH_CHECK
-    result = "passes" if check.passed else "fails"
+    result = "passes, because at least one of its figures is within the limit"
+    if not check.passed:
+        result = "fails, because neither of its figures is within the limit"
     return (
         f"Anki's health check (as in Anki {check.version}) {result}: FSRS's log loss is "
         f"{check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), and its "
-        f"calibration error, RMSE(bins), {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). "
-        "The check passes if either is within its limit."
+        f"calibration error, RMSE(bins), {check.rmse_ratio:.2f} times (limit {check.rmse_limit})."
     )
 
 
@@ -441,7 +442,11 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
         "and similar recall"
     )
     if most - fewest > _MAX_TELLING_RANGE:
-        answer += ", which says little so far"
+        answer = (
+            "Your reviews do not show yet how predictable you are beside other people: you are "
+            f"{comparative} to predict than {people} % of those with about as many reviews and "
+            "similar recall"
+        )
     return (
         f"{answer}.",
         basis,

@@ -53,7 +53,7 @@ def _sentences(finding: Finding) -> list[str]:
         condition = [
             "The following is for a desired retention of "
             f"{format_percent(evidence.desired, 0)}, which is stored in the preset; with another "
-            "one, such as the one that “What to do” names, cards would move differently."
+            "one, cards would move differently."
         ]
     return [
         *condition,
@@ -101,7 +101,8 @@ def advise_on_rescheduling(
             return [
                 f"Do not reschedule when you {moment}: {added} would be due "
                 f"today, and you do about {format_count(pace, 'review')} a day.",
-                f"Your cards are scheduled too late: {when_due}",
+                "According to the optimized parameters, your cards are scheduled too late: "
+                f"{when_due}",
                 _NEXT_REVIEW,
             ]
     direction = "early" if without.recall > rescheduled.recall else "late"

@@ -23,7 +23,7 @@ from textual.widgets import Static
 from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit, Sharing
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
-from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine, capitalize
+from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine, capitalize, format_day
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.shown.fsrs7_switch import describe_preview
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
@@ -239,7 +239,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         summary = self.session.import_summary
         if saved_answers is None or summary is None or not self.overview.waiting:
             return ""
-        day = time.strftime("%Y-%m-%d", time.localtime(saved_answers.saved_at_s))
+        day = format_day(time.strftime("%Y-%m-%d", time.localtime(saved_answers.saved_at_s)))
         new_entries = summary.entries_read - saved_answers.entry_count
         if new_entries > 0:
             noun = "entry" if new_entries == 1 else "entries"
@@ -457,12 +457,15 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             other_answers = self._find_answers_behind_acts(pane, answers)
             answers = (*answers, *other_answers)
         self._shown_answers = answers
+        copyable_answer = next((answer for answer in answers if answer.parameters), None)
+        if self._pane_number == _PANE_OF_ACTS:
+            copyable_answer = self.session.overview.first_screen.copyable
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
             if is_of_other_line or question == INCONCLUSIVE_LINE:
                 title = answer_question.title
-                if answer in other_answers and answer.parameters:
+                if answer in other_answers and answer.parameters and answer != copyable_answer:
                     title += f" “{answer.subject}” (for its parameters, press n)"
                 sections.append(Text(title, "bold underline"))
             elif (
@@ -492,9 +495,6 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                 sections += [Text(""), Text(describe_preview(preview), styles["not yet"])]
         self.query_one("#all", Static).update(stack(sections))
         paste = self.query_one("#paste", Static)
-        copyable_answer = next((answer for answer in answers if answer.parameters), None)
-        if self._pane_number == _PANE_OF_ACTS:
-            copyable_answer = self.session.overview.first_screen.copyable
         paste.display = copyable_answer is not None
         if copyable_answer is not None:
             paste.update(render_parameters_to_paste(copyable_answer))
