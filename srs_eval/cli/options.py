@@ -749,7 +749,7 @@ Average = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="A,B",
         help=(
-            "Show these averages side by side: global, user, deck, card. All except user need "
+            "Show these averages side by side: global, user, deck, card. All but “user” need "
             "predictions in raw/."
         ),
     ),

@@ -244,7 +244,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))
-    assert re.search(r"mature cards +60 % +92 % +70 % .*too few", text)
+    assert re.search(r"mature cards +60 % +92 % +70 % .*unclear", text)
     off = replace(late, conclusion="not asked for", desired=None)
     findings = [replace(findings[0], evidence=off)]
     assert "◀" not in render_text(build_screen(findings))
@@ -537,8 +537,8 @@ def test_rows_of_few_reviews_are_marked_as_unsure(desired: float | None) -> None
         items = build_screen([replace(finding, evidence=evidence)]).panes[1].items
         return [item.note for item in items if isinstance(item, Bar)]
 
-    assert notes(200, 32) == ["too few", "too few"]
-    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
+    assert notes(200, 32) == ["unclear", "unclear"]
+    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "unclear"]
     assert notes(2_000, 900)[1] == ""
 
 

@@ -358,7 +358,7 @@ def test_recall_is_not_sure_if_its_interval_leaves_it_open(
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     (bar,) = [item for item in pane.items if isinstance(item, Bar)]
-    assert (bar.note == "too few") == (not is_sure)
+    assert (bar.note == "unclear") == (not is_sure)
 
 
 def test_hard_that_hides_forgetting_is_said_beside_what_is_remembered() -> None:

@@ -249,7 +249,7 @@ def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: L
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     assert (
-        "whether optimizing at every 2 % more reviews would be any better"
+        "whether optimizing each time you have 2 % more reviews would be any better"
         in shown.sentences(answers[0])[1]
     )
     (held,) = (column.title for column in shown.tables(answers[0])[0].columns if column.signed)

@@ -188,5 +188,5 @@ def test_standing_with_hardly_any_range_left_out_is_no_standing() -> None:
     assert "easier to predict than 40 to 60 % of people" in describe(narrow)[0]
     hard = replace(wide, share_worse_range=(0.25, 0.37))
     assert "harder to predict than 63 to 75 % of people" in describe(hard)[0]
-    assert "would be in this range" in describe(narrow)[1]
-    assert "would be in this range" not in describe(unknown)[1]
+    assert "If you had reviewed on other days" in describe(narrow)[1]
+    assert "If you had reviewed on other days" not in describe(unknown)[1]

@@ -983,7 +983,7 @@ def test_workload_of_all_presets_is_their_sum(log: ReviewLog) -> None:
     assert "each preset keeps the retention that you ask of it now: " in join_sentences(both)
     for name, desired in both.presets:
         assert f"{100 * desired:.0f} % in {name}" in join_sentences(both)
-    of_preset = f", the cards in {single_results[0].preset} take"
+    of_preset = f", the cards in “{single_results[0].preset}” take"
     assert of_preset in sentences(single_results[0].finding)[0]
     named = next(workload(log, both.presets[0][0], replace(question, new_a_day=7)))
     assert named.new_a_day == 7

@@ -95,7 +95,9 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     reviews = _format_at_desired(workload, REVIEWS)
     minutes = _format_at_desired(workload, MINUTES)
     recalled = _format_at_desired(workload, RECALLED)
-    cards = "all your cards" if len(workload.presets) > 1 else f"the cards in {workload.preset}"
+    cards = f"the cards in {say.quote_name(workload.preset)}"
+    if len(workload.presets) > 1:
+        cards = "all your cards"
     model = _name_scheduler(workload)
     condition = "on and optimized," if workload.is_fsrs_off else "optimized"
     desired = f"a desired retention of {say.format_share(workload.desired)}"

@@ -59,7 +59,8 @@ def _sentences(finding: Finding) -> list[str]:
         other_hard = format_percent(evidence.other_answers.hard, 0)
         sentences.append(
             f"Of all your answers to these cards, the first ones included, {again} are Again and "
-            f"{hard} are Hard; of those to your other cards, {other_again} and {other_hard}."
+            f"{hard} are Hard. For your other cards, {other_again} are Again and {other_hard} are "
+            "Hard."
         )
     return sentences
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -59,13 +60,13 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell how often you need to."]
     basis = (
-        f"A simulation on {reviews} of yours could not show whether optimizing at every 2 % more "
-        "reviews would be any better."
+        f"A simulation on {reviews} of yours could not show whether optimizing each time you have "
+        "2 % more reviews would be any better."
     )
     if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
         basis = (
-            f"In a simulation on {reviews} of yours, this was as good as optimizing after every "
-            "2 % more reviews."
+            f"In a simulation on {reviews} of yours, this was as good as optimizing each time you "
+            "have 2 % more reviews."
         )
     return [advice, basis]
 
@@ -79,7 +80,11 @@ def _frequency_tables(finding: Finding) -> list[Table]:
     if not rows:
         return []
     title = f"{finding.subject}: optimizing less often"
-    columns = ("optimizing", log_loss_difference("minus every +2 %"), "verdict")
+    difference = replace(
+        log_loss_difference("minus every +2 %"),
+        heading_note="log loss minus that of optimizing at every 2 % more, below zero is better",
+    )
+    columns = ("optimizing", difference, "verdict")
     return [make_evidence_table(title, columns, rows)]
 
 
@@ -314,7 +319,9 @@ def _steps_tables(finding: Finding) -> list[Table]:
 
 
 def _with_article(step: f.StepTiming) -> str:
-    return "Again and then Good" if step.situation == "Again, then Good" else f"a {step.situation}"
+    return (
+        "Again followed by Good" if step.situation == "Again, then Good" else f"a {step.situation}"
+    )
 
 
 def _format_duration(minutes: float) -> str:

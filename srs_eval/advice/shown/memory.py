@@ -491,7 +491,7 @@ _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "": ("", ""),
     "look": ("◀ look", "look"),
-    "few": ("too few", "not yet"),
+    "few": ("unclear", "not yet"),
 }
 """The note at the end of a bar and its level, by the mark of the bar's group."""
 

@@ -248,7 +248,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         sentences.append(
             f"Parameters suited to few reviews might also predict better than {rival}: the chance "
             f"is {say.round_down_percent(rejected_chance)} %. srs-eval recommends pasting them "
-            f"only from {round(100 * f.LIKELY)} % on."
+            f"only if it is at least {round(100 * f.LIKELY)} %."
         )
     return (*sentences, *_caveats(evidence))
 

@@ -434,8 +434,8 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     )
     if fewest != most:
         basis += (
-            " If you had reviewed on other days, the number would be in this range in 95 % of "
-            "cases."
+            f" If you had reviewed on other days, this share would lie between {fewest} and {most} "
+            "% in 95 % of cases."
         )
     answer = (
         f"You are {comparative} to predict than {people} % of people with about as many reviews "

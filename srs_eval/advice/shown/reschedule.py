@@ -51,9 +51,9 @@ def _sentences(finding: Finding) -> list[str]:
     condition = []
     if evidence.fsrs_is_off:
         condition = [
-            "The following is for a desired retention of "
-            f"{format_percent(evidence.desired, 0)}, which is stored in the preset; with another "
-            "one, cards would move differently."
+            "The following holds if you keep the desired retention of "
+            f"{format_percent(evidence.desired, 0)} that is stored in the preset. If you set "
+            "another one, as “What to do” may advise, cards would move differently."
         ]
     return [
         *condition,
