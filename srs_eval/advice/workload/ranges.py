@@ -44,6 +44,7 @@ class _Misfit:
     bias: float  # mean of the true figure minus the estimate
     near: float  # standard deviation if as much is remembered as today
     per_logit: float = 0.0  # standard deviation of a further, independent error for each logit away
+    bias_per_logit: float = 0.0  # added to the bias for each logit above today
 
     def compute_deviation(self, logits_away: FloatArray) -> FloatArray:
         """Return the standard deviation of all errors."""
@@ -52,8 +53,8 @@ class _Misfit:
 
 _MISFIT = {
     REVIEWS: _Misfit(bias=0.0, near=0.045, per_logit=0.03),
-    MINUTES: _Misfit(bias=0.0, near=0.06, per_logit=0.12),
-    KNOWN: _Misfit(bias=-0.02, near=0.025, per_logit=0.02),
+    MINUTES: _Misfit(bias=-0.02, near=0.055, per_logit=0.06, bias_per_logit=-0.06),
+    KNOWN: _Misfit(bias=-0.015, near=0.012, per_logit=0.04),
     RECALLED: _Misfit(bias=-0.05, near=0.12, per_logit=0.1),
 }
 """Misfit by figure, measured on learners whose memory is a power law, ACT-R or FSRS-6, with good
@@ -138,14 +139,14 @@ def find_ends(
     """
     lower_end = figures.copy()
     upper_end = figures.copy()
-    logits_away = np.abs(_logit(figures[..., RECALLED]) - _logit(recalled_now))
-    logits_away = np.nan_to_num(logits_away)  # shares are nan if there are no reviews
+    logits_above = _logit(figures[..., RECALLED]) - _logit(recalled_now)
+    logits_above = np.nan_to_num(logits_above)  # shares are nan if there are no reviews
     for figure, misfit in _MISFIT.items():
         low, high = _find_ends_on_scale(
             _to_range_scale(figure, figures[..., figure]),
             _to_range_scale(figure, draws[..., figure]),
-            misfit.bias,
-            misfit.compute_deviation(logits_away),
+            misfit.bias + misfit.bias_per_logit * logits_above,
+            misfit.compute_deviation(np.abs(logits_above)),
         )
         lower_end[..., figure] = _from_range_scale(figure, low)
         upper_end[..., figure] = _from_range_scale(figure, high)
@@ -158,7 +159,7 @@ def find_ends(
 def _find_ends_on_scale(
     estimate: float | FloatArray,
     draws: FloatArray,
-    bias: float,
+    bias: float | FloatArray,
     deviation: float | FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of a 95 % range around an estimate, all on a scale with symmetric errors.
