@@ -15,7 +15,7 @@ The tables, with Wilson's 95 % intervals:
    says that they remember as much as they asked for. "Honest" rows press Hard for recalled cards
    only, some more often where recall was unlikely, with growth after Hard as among 9,999 published
    users. The last lines print which share of the others a test with 2.5 % false alarms would find.
-3. Mature cards: what the check says by the true gap between what your current parameters expect and
+3. Mature cards: what the check says by the true gap between what the current parameters expect and
    the known probability of recall.
 """
 

@@ -15,7 +15,7 @@ phi 0.4). Memories are FSRS-6 or ACT-R (tools/simulated/worlds.py). The scenario
 
 For each scenario the program prints how often each cause is named, with Wilson's 95 % interval, and
 how often "FSRS expected too much" is true where it is named: the known probability of recall,
-averaged over the reviews, is then at least half a point below what your current parameters
+averaged over the reviews, is then at least half a point below what the current parameters
 expected. Whether reviews were late is known from the log.
 """
 

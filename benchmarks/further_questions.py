@@ -13,7 +13,7 @@ Wilson's 95 % intervals:
   a day like any other; the second column is about the interval with the same recall averaged over
   good and bad days.
 - difficulty: what is said of cards near 10, by world and by the true difference: the known
-  probability of recall minus what your current parameters expect, averaged over the same reviews.
+  probability of recall minus what the current parameters expect, averaged over the same reviews.
 - reschedule: how far the recall that is expected without rescheduling is from the true one, which
   is averaged over good and bad days, and how often "no need" is true: by the true memory, the new
   intervals change recall by less than 3 points.

@@ -19,7 +19,7 @@ lives several times, with other days and other luck. The program prints, with Wi
   might have been (the known probabilities without the day's shift, averaged over its distribution).
 
 Both for the differences in log loss of five models from FSRS-6, for the share recalled, for
-recalled minus expected by your current parameters (FSRS-6's defaults), and for FSRS-5's log loss as
+recalled minus expected by the current parameters (FSRS-6's defaults), and for FSRS-5's log loss as
 a share of the average's, from which "better than N of 100" follows. "Before" is the interval of
 `mean_interval` without the learner's persistence. The last columns are how much wider the interval
 is, and how often it is wider and a person is told so.

@@ -85,7 +85,8 @@ def merge_checks(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
         elif isinstance(finding.evidence, f.HardButton) and finding.conclusion == "yes":
             is_hard_misused = True
     if is_hard_misused:
-        checks["hard"] = f.Check("hard", "look", problem="like Again")
+        hard = checks.get("hard", f.Check("hard", "look"))
+        checks["hard"] = replace(hard, level="look", problem="like Again")
     for check in _sort_worst_first(_checks_from_findings(findings)):
         checks.setdefault(check.name, check)  # only that of the worst preset
     if _is_hard_like_again(checks) and checks["again"].problem == "seldom":

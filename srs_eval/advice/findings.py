@@ -149,7 +149,8 @@ class Finding:
     """Smaller differences in log loss count as none."""
     belief: Belief | None = None  # about the recommended change, or the best one if none is
     hardly_matters: bool = False
-    """Whether the best change surely neither gains nor loses more than `equivalence`."""
+    """Whether the best change surely neither gains nor loses more than `equivalence`; for
+    parameters, it also has to predict the same but for half a point."""
 
     def __repr__(self) -> str:
         return f"Finding({self.question!r}, {self.subject!r}, says={self.conclusion!r})"

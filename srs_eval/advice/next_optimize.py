@@ -55,7 +55,6 @@ def _assess_preset(learner: Learner, group: int, frequency: f.Finding) -> f.Next
             "few reviews",
             growth,
             reviews_now=count,
-            missing=wait_for(f.MIN_REVIEWS_TO_FIT - count),
             costs=costs,
         )
     preset = learner.log.presets.get(group)

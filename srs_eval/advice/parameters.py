@@ -405,7 +405,9 @@ def _predicts_nearly_the_same(
     if not len(index):
         return True
     try:
-        values = learner.fit_parameters(candidate, group)
+        # Anki's fit is that of the milestone, so that the answer is the same until the next one.
+        count = len(index) if candidate == f.RECENCY else None
+        values = learner.fit_parameters(candidate, group, count)
     except NotEnoughData:
         return True  # Anki's optimizer would keep the current parameters
     if values is None:

@@ -228,18 +228,23 @@ def missing_data_sentence(missing: MissingData | None) -> str:
     """Format the data still needed as a sentence."""
     if missing is None or not missing.can_come:
         return f"{capitalize(format_missing_data(missing))}."
+    return f"About {_format_amounts_of_reviews(missing)} would settle it."
+
+
+def _format_amounts_of_reviews(missing: MissingData) -> str:
+    """Format what is missing: "213 more reviews like these, on 3 more days"."""
     if missing.reviews and missing.days:
         reviews = format_count(missing.reviews, "more review")
         days = format_count(missing.days, "more day")
-        return f"About {reviews} like these, on {days}, would settle it."
-    return f"About {_format_amounts(missing)} like these would settle it."
+        return f"{reviews} like these, on {days},"
+    return f"{_format_amounts(missing)} like these"
 
 
 def says_missing_data(text: str, missing: MissingData) -> bool:
     """Return True if a text already says which data are missing, or that they won't come."""
     if not missing.can_come:
         return _WILL_NOT_SETTLE in text
-    return _format_amounts(missing) in text
+    return _format_amounts(missing) in text or _format_amounts_of_reviews(missing) in text
 
 
 def format_overdue(cards: int, minutes: float, total: int, *, is_past: bool = False) -> str:

@@ -83,8 +83,8 @@ _ROWS_CLOSINGS = {
     "reviews are later than those to which the parameters were fitted. In the tables, a "
     "verdict of better or worse needs at least 1,000 reviews from 20 days, and a difference that "
     "chance is unlikely to explain, even allowing for how many changes were compared (Holm's "
-    "method). The chances stated in the answers also take into account what other "
-    "people gained.",
+    "method). The chances that parameters or a scheduler predict better also take "
+    "into account what other people gained.",
     "benchmark": "The answers above are based on the reviews that the benchmark uses. Held-out "
     "reviews are later than those to which a model was fitted.",
 }

@@ -331,7 +331,7 @@ def test_wrong_step_is_named_with_a_better_one(
 def test_steps_of_a_day_are_not_proposed() -> None:
     check = make_step_check("first Good", "longer", 6.0, 1_600.0, longest=5_000.0)
     assert (check.level, check.timing) == ("fine", None)
-    assert describe_check(check) == "No learning step is clearly too short or too long"
+    assert describe_check(check) == "No learning step is clearly wrong"
 
 
 def test_delay_after_hard_is_no_step_that_can_be_set() -> None:
@@ -527,5 +527,5 @@ def test_button_with_few_next_reviews_says_how_many() -> None:
     assert describe_check(few) == "Next review after Again: only 7 such reviews, too few to say"
     assert (
         describe_check(replace(few, recalled=None))
-        == "After Again: nothing to check, as the card always came again the same day"
+        == "Next review after Again: none to check, as you mostly relearn on the same day"
     )

@@ -250,7 +250,7 @@ def test_act_says_what_to_paste_and_that_optimize_overwrites_it(advised: f.Findi
     first, *details = [line.text.strip() for line in render_acts([act])]
     assert first == "Paste parameters suited to few reviews."
     assert (
-        "These parameters are based on your reviews and on three other models. With few reviews, "
+        "These parameters are based on your reviews and on three models. With few reviews, "
         "they usually predict better than Optimize's. If you press Optimize later, it overwrites "
         "them."
     ) in details

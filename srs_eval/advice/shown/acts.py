@@ -286,7 +286,7 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         )
     if act.kind == ActKind.PASTE_TAUGHT_PARAMETERS:
         yield (
-            "These parameters are based on your reviews and on three other models. With few "
+            "These parameters are based on your reviews and on three models. With few "
             "reviews, they usually predict better than Optimize's. If you press Optimize later, it "
             "overwrites them.",
             "",

@@ -13,7 +13,11 @@ from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Evidence, Finding, get_evidence
 from srs_eval.advice.sentences import Bar, CostCurve, Heading, PaneItem, PaneLine, Renderer
 from srs_eval.advice.shown.columns import make_evidence_table
-from srs_eval.advice.workload.estimate import GLANCE_RETENTIONS, IN_FORCE, Workload
+from srs_eval.advice.workload.estimate import (
+    BY_GIVEN_PARAMETERS,
+    GLANCE_RETENTIONS,
+    Workload,
+)
 from srs_eval.advice.workload.ranges import (
     KNOWN,
     MINUTES,
@@ -602,7 +606,7 @@ def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
     preset_count = len(workload.presets)
     if workload.is_fsrs_off:
         reason = "Once FSRS is on, your Anki runs FSRS-7"
-    elif workload.schedule != IN_FORCE:
+    elif workload.schedule == BY_GIVEN_PARAMETERS:
         reason = "The parameters given are FSRS-7's"
     elif fsrs7_count == preset_count:
         reason = "Today's schedule runs FSRS-7"
@@ -980,7 +984,7 @@ def _current_row(workload: Workload) -> tuple[object, ...]:
     row: list[object] = ["now", ""]
     if workload.is_fsrs_off:
         row = [SM2, "now"]
-    elif workload.schedule != IN_FORCE:
+    elif workload.schedule == BY_GIVEN_PARAMETERS:
         row = ["given", ""]
     shown = [RECALLED, MINUTES, REVIEWS, KNOWN]
     if workload.question.budget is not None:

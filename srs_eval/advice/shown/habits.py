@@ -63,6 +63,12 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         f"A simulation on {reviews} of yours could not show whether optimizing each time you have "
         "2 % more reviews would be any better."
     )
+    costs = get_evidence(finding, f.OptimizationFrequency).costs
+    if costs[0].verdict == "worse":
+        basis = (
+            f"In a simulation on {reviews} of yours, optimizing each time you have 2 % more "
+            "reviews was a little better still."
+        )
     if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
         basis = (
             f"In a simulation on {reviews} of yours, this was as good as optimizing each time you "
@@ -156,12 +162,8 @@ def _hard_sentences(finding: Finding) -> list[str]:
             f"strengthened your memory, you would have recalled {unchanged}."
         )
     if finding.interval is not None:
-        difference = say.format_difference(finding.interval.estimate)
-        interval = say.format_interval(finding.interval)
-        sentence = (
-            "If FSRS counted each past Hard as Again, its log loss would be "
-            f"{difference} {interval}."
-        )
+        difference = say.format_log_loss_difference(finding.interval)
+        sentence = f"If FSRS counted each past Hard as Again, its log loss would be {difference}."
         is_open = get_evidence(finding, f.HardButton).conclusion == f.CANT_TELL
         if is_open and finding.interval.low > 0:
             sentence += " That does not settle it, because FSRS adapts to how you press Hard."
@@ -441,7 +443,7 @@ def _checks_tables(finding: Finding) -> list[Table]:
         row = (
             f"{label}, {check.subject}" if check.subject else label,
             check.level,
-            check.count,
+            None if check.name == "steps" and not check.count else check.count,
             check.total or None,
             None if check.recalled is None else check.recalled.reviews,
             None if check.recalled is None else check.recalled.estimate,
@@ -495,7 +497,7 @@ def describe_check(check: f.Check) -> str:
         case "steps" if check.timing is not None:
             return _describe_step_check(check, check.timing)
         case "steps" if is_fine:
-            return "No learning step is clearly too short or too long"
+            return "No learning step is clearly wrong"
         case "steps":
             return "Learning steps: can't tell yet"
         case "mature cards":
@@ -716,7 +718,7 @@ def _describe_button(check: f.Check) -> str:
     if check.level == "fine":
         return f"After {name}, you remember {_describe_as_expected(check)}"
     if check.name == "again" and check.problem == "few" and check.recalled is None and check.count:
-        return "After Again: nothing to check, as the card always came again the same day"
+        return "Next review after Again: none to check, as you mostly relearn on the same day"
     return f"Next review after {name}: {_describe_inconclusive(check)}"
 
 

@@ -78,8 +78,8 @@ _CHANGES: Mapping[str, str] = {
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""
 _TAUGHT_SENTENCE = (
-    "You have few reviews. So FSRS was also fitted to the answers that three other models predict "
-    "for intervals that you have not had, and the resulting parameters were averaged with those "
+    "You have few reviews. So FSRS was also fitted to the answers that three models predict for "
+    "intervals that you have not had, and the resulting parameters were averaged with those "
     "that Optimize finds. In 22 of 25 "
     "trials on real people with as few reviews, such parameters predicted the next reviews better "
     "than those that Optimize finds. "
@@ -247,8 +247,8 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         rival = "your current ones" if evidence.is_fitted else "FSRS's defaults"
         sentences.append(
             f"Parameters suited to few reviews might also predict better than {rival}: the chance "
-            f"is {say.round_down_percent(rejected_chance)} %. srs-eval recommends pasting them "
-            f"only if it is at least {round(100 * f.LIKELY)} %."
+            f"is {say.round_down_percent(rejected_chance)} %. srs-eval begins to recommend them "
+            f"at {round(100 * f.LIKELY)} %."
         )
     return (*sentences, *_caveats(evidence))
 
@@ -376,7 +376,7 @@ def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
     has_reviews = isinstance(evidence, f.PresetParameters) and finding.reviews > 0
     if isinstance(evidence, f.PresetParameters) and not evidence.excluded_majority and has_reviews:
         tables.append(_candidate_table(finding, evidence))
-        if not evidence.is_fitted and finding.reviews:  # the held-out reviews are the same
+        if not evidence.is_fitted:  # the held-out reviews are the same
             omitted = {candidate.name for candidate in evidence.candidates} - {f.OPTIMIZED}
     if isinstance(evidence, f.PresetParameters | f.ParameterSummary) and evidence.held_out:
         rows = (
@@ -423,7 +423,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
         )
         rows.append(row)
     reviews = format_count(finding.reviews, "held-out review")
-    if evidence.is_fitted and finding.reviews:
+    if evidence.is_fitted:
         first = f"the first {format_count(finding.reviews, 'review')}"
         reviews = f"{first} since these parameters were set"
     difference = difference_from(current_name)

@@ -78,6 +78,7 @@ COMPARED_RETENTIONS would, or more: it costs the most time."""
 _NEAR_HIGHEST = 1.25  # shares forgotten that differ by less than this factor are about the same
 COSTS = "costs"  # name of the question at a glance
 IN_FORCE = "your current parameters"  # name of today's schedule
+BY_GIVEN_PARAMETERS = "the parameters given"  # its name where the user gave parameters
 _Figures = tuple[float, ...]  # (FIGURES,)
 _PendingSimulations = list[list[list[Future[SimulationResult]]]]  # like `presets.Simulations`
 _KERNEL_MARK = "workload"  # mark of the simulation's kernels
@@ -428,7 +429,7 @@ def _start_estimates(
     if is_off:
         schedule = SM2
     elif parameters is not None:
-        schedule = "the parameters given"
+        schedule = BY_GIVEN_PARAMETERS
     without_figures = Workload(
         preset=name,
         question=question,
