@@ -175,7 +175,7 @@ def test_cards_that_fade_within_a_day_are_named() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
-    assert any("the shortest there is, is too long for many young cards" in line for line in lines)
+    assert any("young cards would need intervals shorter than one day" in line for line in lines)
 
 
 def test_skipped_days_are_named_as_lateness() -> None:

@@ -814,8 +814,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"FSRS's estimate was {points} too high"
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
-                "an interval of one day, the shortest there is, is too long for many young cards "
-                f"and costs {points}, which no setting can change"
+                "many young cards would need intervals shorter than one day, which Anki does not "
+                f"have: this costs {points}"
             )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)
