@@ -251,7 +251,7 @@ def test_sentences_first_then_tables_of_80_columns(
     assert document["rows"] == "anki"
     assert {answer["question"] for answer in document["findings"]} == {*COMPARE_QUESTIONS, "wrong"}
     flattened = " ".join(done.stdout.split())
-    assert "the reviews that Anki's optimizer uses; a verdict" in flattened
+    assert "based on the reviews that Anki's optimizer uses." in flattened
     for answer in document["findings"]:
         assert all(sentence in flattened for sentence in answer["sentences"])
 

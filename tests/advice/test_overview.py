@@ -750,7 +750,7 @@ async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
         for key, evidence in (
             ("2", "Default: retention"),
             ("3", "by desired retention"),
-            ("4", "Parameters of their own or one set for all"),
+            ("4", "A set of parameters for each preset, or one set for all"),
         ):
             await pilot.press("escape", key)
             await wait_until(pilot, lambda evidence=evidence: evidence in screen_text(app))
