@@ -377,6 +377,11 @@ def describe_certainty(probability: float, *, has_to_choose: bool = False) -> st
     return "best bet" if has_to_choose and probability > _EVEN else "not sure"
 
 
+def choose_forget_verb(probability: float) -> str:
+    """Return "forget", or "seem to forget" where that is not sure."""
+    return "forget" if probability >= f.SURE else "seem to forget"
+
+
 def format_dots(probability: float) -> str:
     """Draw a probability as dots, "●●●●○"; 50 % or less has none, and what is sure has all."""
     full = round(_DOT_COUNT * max(2 * probability - 1, 0.0))

@@ -526,23 +526,23 @@ def compare(
     notice = ""
     if is_all and has_known_presets(log) and not can_evaluate_by_preset(log):
         notice = f"{explain_too_few(log, NotEnoughData('Presets cannot be evaluated'))}."
-    if notice and (is_summary or json == "-"):
-        say(notice)
     try:
-        findings = questions.answer_questions(
-            log,
-            questions=requested,
-            parameters=own_parameters,
-            equivalence=equivalence,
-            context=context,
+        findings = _say_before_first(
+            notice,
+            questions.answer_questions(
+                log,
+                questions=requested,
+                parameters=own_parameters,
+                equivalence=equivalence,
+                context=context,
+            ),
         )
         console = make_console(sys.stdout)
         if json == "-" or is_summary:
             with progress_line("Answering"):
                 answers = list(findings)
         else:
-            announced = _say_before_first(notice, findings)
-            answers = print_answers(announced, console, format_rows_closing(rows))
+            answers = print_answers(findings, console, format_rows_closing(rows))
     except NotEnoughData as error:
         if is_summary and json is None:
             question_context = questions.QuestionContext(log, equivalence=equivalence)

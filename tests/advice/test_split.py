@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srs_eval.advice import findings as f
 from srs_eval.advice import parameters, pooling, shown, split
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import POOLED, RECENCY, SEPARATE, SHARED, Sharing, get_evidence
@@ -20,7 +21,7 @@ from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.rows import select_presets
 from srs_eval.data.trials import compute_recency_weights
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
 
 # Split or merge
@@ -291,3 +292,17 @@ def test_few_reviews_get_the_safe_schedule(log: ReviewLog) -> None:
         for answer in answers
     )
     assert shown.line(answers) == "after 10 % more reviews, which is safe for everybody"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("worse", "was better still"), ("can't tell yet", "could not show whether")],
+)
+def test_simulation_of_frequencies_says_what_it_showed(verdict: Verdict, words: str) -> None:
+    difference = Interval(0.006, 0.001, 2_000, 40)
+    cost = f.Candidate("every +10 %", difference=difference, verdict=verdict)
+    evidence = f.OptimizationFrequency("safe", (cost,))
+    finding = f.Finding(
+        "often", "Maps", f.Recommendation.EVERY_10_PERCENT, reviews=2_000, evidence=evidence
+    )
+    assert words in shown.sentences(finding)[1]

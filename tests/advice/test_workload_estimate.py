@@ -20,7 +20,7 @@ from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, defau
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.sentences import Bar, PaneLine
 from srs_eval.advice.shown import line, sentences, tables
-from srs_eval.advice.shown.costs import describe_lower_retention, render_minutes
+from srs_eval.advice.shown.costs import _describe_lower_retention, render_minutes
 from srs_eval.advice.shown.habits import _format_anki_interval
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
@@ -1198,11 +1198,11 @@ def test_asking_for_85_percent_is_compared_with_what_is_asked_for(stages: list[W
     desired = f"{100 * last.desired:.0f} %"
     saved = current[MINUTES] - lower[MINUTES]
     assert saved > 0
-    (sentence,) = describe_lower_retention(last)
+    (sentence,) = _describe_lower_retention(last)
     assert f"asking for 85 % instead of {desired} would take about" in sentence
     assert f"about {saved:.1f} minutes a day less" in sentence
     assert f"remember {100 * lower[RECALLED]:.0f} % of your reviews instead of" in sentence
     assert sentence in join_sentences(last)
-    assert not list(describe_lower_retention(replace(last, desired=0.85)))
+    assert not list(_describe_lower_retention(replace(last, desired=0.85)))
     others = tuple(0.86 if retention == 0.85 else retention for retention in last.retentions)
-    assert not list(describe_lower_retention(replace(last, retentions=others)))
+    assert not list(_describe_lower_retention(replace(last, retentions=others)))

@@ -187,6 +187,16 @@ def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> N
         assert figures[candidate_name(name)] < np.log(2)
 
 
+def test_predictions_with_a_name_that_is_shown_otherwise_keep_it(log: ReviewLog) -> None:
+    assert log.entries is not None
+    p = np.full(len(log.entries), 0.5)
+    log = replace(log, external_predictions={"FSRS-7": ExternalPredictions(p, "of mine.csv")})
+    (finding, *_) = compare(log, questions=["models"])
+    models = {row["model"] for row in shown.tables(finding)[0].records()}
+    assert "FSRS-7" in models
+    assert candidate_name("FSRS-7") not in models
+
+
 def test_unusable_predictions_are_skipped_with_a_reason(log: ReviewLog) -> None:
     assert log.entries is not None
     predictions = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from srs_eval.stats.tables import Column, Table
@@ -18,22 +17,19 @@ VERDICT_OF_ACT = Column("verdict", is_shown=False)
 STATE = Column("state (logits)", round_by_interval=False)
 
 
-def log_loss_difference(title: str) -> Column:
+def log_loss_difference(title: str, meaning: str = "difference in log loss") -> Column:
     """Return a column of differences in log loss, such as "minus defaults"."""
     return Column(
         title,
         signed=True,
         round_by_interval=False,
-        heading_note="difference in log loss, below zero is better",
+        heading_note=f"{meaning}, below zero is better",
     )
 
 
 def difference_from(reference: str) -> Column:
     """Return a column of differences in log loss from one row of the table, by its name."""
-    return replace(
-        log_loss_difference("difference"),
-        heading_note=f"log loss minus that of “{reference}”, below zero is better",
-    )
+    return log_loss_difference("difference", f"log loss minus that of “{reference}”")
 
 
 def make_evidence_table(title: str, heads: Iterable[Any], rows: Iterable[Iterable[Any]]) -> Table:

@@ -74,7 +74,7 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
         _describe_optimized,
         _describe_current,
         _describe_comparison,
-        describe_lower_retention,
+        _describe_lower_retention,
         _describe_sm2,
         _describe_budget,
         _describe_recent_pace,
@@ -143,7 +143,7 @@ def _describe_comparison(workload: Workload) -> Iterator[str]:
         yield from _describe_schedules(workload, workload.comparison, workload.schedule)
 
 
-def describe_lower_retention(workload: Workload) -> Iterator[str]:
+def _describe_lower_retention(workload: Workload) -> Iterator[str]:
     """Say what asking for 85 % would change, beside today's retention or SM-2.
 
     Examples: "With optimized parameters, asking for 85 % instead of 90 % would take about 2.0
@@ -172,14 +172,13 @@ def describe_lower_retention(workload: Workload) -> Iterator[str]:
         beginning = f"With optimized parameters, asking for {asked_for} instead of {desired}"
         rival = ""
     changed = workload.figures[lower]
-    minutes = _format_signed_minutes(float(changed[MINUTES]) - now[MINUTES])
-    size, direction = minutes.split()
-    recalled, recalled_now = (
-        say.format_share(float(figures[RECALLED])) for figures in (changed, now)
-    )
+    extra_minutes = float(changed[MINUTES]) - now[MINUTES]
+    direction = "less" if extra_minutes < 0 else "more"
+    recalled = say.format_share(float(changed[RECALLED]))
+    recalled_now = say.format_share(now[RECALLED])
     yield (
-        f"{beginning} would take about {size} minutes a day {direction}{rival}, and you would "
-        f"remember {recalled} of your reviews instead of {recalled_now}."
+        f"{beginning} would take about {abs(extra_minutes):.1f} minutes a day {direction}{rival}, "
+        f"and you would remember {recalled} of your reviews instead of {recalled_now}."
     )
 
 

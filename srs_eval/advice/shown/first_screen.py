@@ -348,7 +348,7 @@ def _describe_decks(
         if sharing.unit != "deck" or sharing.unit_count < 2 or finding.probability is None:
             continue
         decks = f"your {sharing.unit_count} decks"
-        forget = "forget" if finding.probability >= f.SURE else "seem to forget"
+        forget = say.choose_forget_verb(finding.probability)
         if finding.recommendation == Recommendation.KEEP_SHARED:
             yield PaneLine(
                 f"One preset is enough for {decks}: you {forget} at much the same rate in them."
@@ -372,8 +372,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
         return f"Keep your {count} presets. Whether they could share FSRS-7 parameters is unknown."
     if count == 1:
         return describe_single_preset(finding)
-    is_sure = (finding.probability or 0.0) >= f.SURE
-    forget = "forget" if is_sure else "seem to forget"
+    forget = say.choose_forget_verb(finding.probability or 0.0)
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
             return f"One is enough: you {forget} at much the same rate in your {count} presets."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -56,23 +55,19 @@ def _frequency_sentences(finding: Finding) -> list[str]:
         f"Optimize whenever you have {growth} more reviews than when you last optimized, {reason}."
     )
     reviews = format_count(finding.reviews, "review")
-    if not get_evidence(finding, f.OptimizationFrequency).costs:
+    evidence = get_evidence(finding, f.OptimizationFrequency)
+    if not evidence.costs:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell how often you need to."]
-    basis = (
-        f"A simulation on {reviews} of yours could not show whether optimizing each time you have "
-        "2 % more reviews would be any better."
-    )
-    costs = get_evidence(finding, f.OptimizationFrequency).costs
-    if costs[0].verdict == "worse":
+    most_often = "optimizing each time you have 2 % more reviews"
+    if evidence.conclusion == "as good":
+        basis = f"In a simulation on {reviews} of yours, this was as good as {most_often}."
+    elif evidence.costs[0].verdict == "worse":
+        basis = f"In a simulation on {reviews} of yours, {most_often} was better still."
+    else:
         basis = (
-            f"In a simulation on {reviews} of yours, optimizing each time you have 2 % more "
-            "reviews was a little better still."
-        )
-    if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
-        basis = (
-            f"In a simulation on {reviews} of yours, this was as good as optimizing each time you "
-            "have 2 % more reviews."
+            f"A simulation on {reviews} of yours could not show whether {most_often} would be any "
+            "better."
         )
     return [advice, basis]
 
@@ -86,9 +81,8 @@ def _frequency_tables(finding: Finding) -> list[Table]:
     if not rows:
         return []
     title = f"{finding.subject}: optimizing less often"
-    difference = replace(
-        log_loss_difference("minus every +2 %"),
-        heading_note="log loss minus that of optimizing at every 2 % more, below zero is better",
+    difference = log_loss_difference(
+        "minus every +2 %", "log loss minus that of optimizing at every 2 % more"
     )
     columns = ("optimizing", difference, "verdict")
     return [make_evidence_table(title, columns, rows)]

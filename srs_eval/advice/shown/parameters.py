@@ -79,10 +79,9 @@ _CHANGES: Mapping[str, str] = {
 """Names of the changes, by candidate; each is the subject of a sentence."""
 _TAUGHT_SENTENCE = (
     "You have few reviews. So FSRS was also fitted to the answers that three models predict for "
-    "intervals that you have not had, and the resulting parameters were averaged with those "
-    "that Optimize finds. In 22 of 25 "
-    "trials on real people with as few reviews, such parameters predicted the next reviews better "
-    "than those that Optimize finds. "
+    "intervals that you have not had, and the resulting parameters were averaged with those that "
+    "Optimize finds. In 22 of 25 trials on real people with as few reviews, such parameters "
+    "predicted the next reviews better than those that Optimize finds. "
     f"{say.OPTIMIZE_OVERWRITES}"
 )
 _STILL_ADVISED_SENTENCE = (
@@ -145,9 +144,8 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how sure the recommendation is: "●●●●○ likely, 88 %".
 
     If nothing is to be changed because a change is not likely to help, the chance is that of the
-    change: "●●●○○ not sure, 74 % chance that optimizing helps, too low
-    to advise it". While FSRS is off, the
-    recommendation is compared with FSRS's defaults.
+    change: "●●●○○ not sure, 74 % chance that optimizing helps, too low to advise it". While FSRS is
+    off, the recommendation is compared with FSRS's defaults.
     """
     finding = findings[0]
     evidence = finding.evidence
@@ -496,7 +494,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         verb = "is" if finding.reviews == 1 else "are"
         return (f"Keep your {units} for now: {reviews} {verb} too few for a comparison.",)
     assert finding.probability is not None
-    forget = "forget" if finding.probability >= f.SURE else "seem to forget"
+    forget = say.choose_forget_verb(finding.probability)
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units, forget=forget)
     claim = "that separate parameters predict at least as well as shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:

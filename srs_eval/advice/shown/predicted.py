@@ -299,12 +299,12 @@ def _health_sentences(finding: f.Finding) -> list[str]:
             claim = "that SM-2 predicts your future reviews better than FSRS"
         certainty = say.format_certainty(finding.probability, claim)
         sentences.append(f"{advice} ({certainty}).")
-    sentences.append(_compare_with_sm2(finding, health.sm2))
+    sentences.append(_describe_fsrs_beside_sm2(finding, health.sm2))
     sentences.append(_health_check_sentence(health))
     return sentences
 
 
-def _compare_with_sm2(finding: f.Finding, sm2: f.Rival) -> str:
+def _describe_fsrs_beside_sm2(finding: f.Finding, sm2: f.Rival) -> str:
     """Say how optimized FSRS-6 and SM-2 did on the learner's own reviews."""
     if not has_enough_data(sm2.difference):
         amount = f"you have only {format_count(finding.reviews, 'held-out review')} of your own"
@@ -368,7 +368,7 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     lowest = comparison.models[0].log_loss
     assert lowest is not None
     sentences.append(
-        f"“{candidate_name(comparison.conclusion)}” has the lowest log loss on the {reviews}, "
+        f"“{_name_model(comparison.models[0])}” has the lowest log loss on the {reviews}, "
         f"{lowest.estimate:.4f}."
     )
     if comparison.excluded_reviews:
@@ -381,11 +381,16 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     return sentences
 
 
+def _name_model(model: f.ComparedModel) -> str:
+    """Return a model's name for people; the user's own models keep theirs."""
+    return model.name if model.is_own else candidate_name(model.name)
+
+
 def _models_tables(finding: f.Finding) -> list[Table]:
     """Return a table of all models, the best first."""
     rows = (
         (
-            candidate_name(model.name),
+            _name_model(model),
             model.log_loss,
             model.rmse_bins,
             model.auc,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -239,7 +239,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         summary = self.session.import_summary
         if saved_answers is None or summary is None or not self.overview.waiting:
             return ""
-        day = format_day(time.strftime("%Y-%m-%d", time.localtime(saved_answers.saved_at_s)))
+        day = format_day(date.fromtimestamp(saved_answers.saved_at_s).isoformat())
         new_entries = summary.entries_read - saved_answers.entry_count
         if new_entries > 0:
             noun = "entry" if new_entries == 1 else "entries"
