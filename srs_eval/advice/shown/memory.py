@@ -215,8 +215,7 @@ def _retention_tables(finding: f.Finding) -> list[Table]:
 def _recall_table(title: str, column: str, groups: Sequence[f.RecallGroup]) -> Table:
     rows = []
     for group in groups:
-        name = _GROUP_NAMES.get(group.name, group.name)
-        rows.append((name, group.recalled.reviews, group.recalled, group.expected))
+        rows.append((group.name, group.recalled.reviews, group.recalled, group.expected))
     return make_evidence_table(title, (column, "reviews", RECALLED, EXPECTED), rows)
 
 
@@ -483,7 +482,7 @@ def _today_tables(finding: f.Finding) -> list[Table]:
 
 # The second pane
 
-_GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "mature cards"}
+_GROUPS_WITH_BARS = ("all", "young cards", "mature cards")
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
 _MUCH_LOWER_MONTH = 10  # points below all time from which a month after a break is explained
 _WIDE = 0.1  # half-width of an interval of recall that leaves open how much is remembered
@@ -574,7 +573,7 @@ def render_retention(
         )
     items: list[PaneItem] = [summary, say.Heading("", columns)]
     for name, mark in marks.items():
-        items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
+        items.append(_make_bar(name, groups[name], desired, mark))
     if explanation is not None:
         items.append(explanation)
     if hard_line is not None:
@@ -686,7 +685,7 @@ def _mark_groups(
     checks: Sequence[f.Check],
 ) -> dict[str, str]:
     """Return the mark of each group that gets a bar, in the order of the bars."""
-    names = [name for name in _GROUP_NAMES if name in groups]
+    names = [name for name in _GROUPS_WITH_BARS if name in groups]
     if names == ["all", "young cards"]:  # all cards are young
         names = ["all"]
     marks = {name: _choose_mark(groups[name], desired) for name in names}
