@@ -58,6 +58,9 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p tools
+	cd benchmarks && MYPYPATH=.. ../$(BIN)/mypy --config-file ../pyproject.toml \
+	  --cache-dir ../.mypy_cache --no-namespace-packages *.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/zizmor --offline --quiet .github/workflows
 

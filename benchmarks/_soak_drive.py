@@ -185,7 +185,7 @@ def _make_events(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Even
         ]
     if isinstance(step, Click):
         button = 1 if step.button == "left" else 3
-        clicks = []
+        clicks: list[events.Event] = []
         for _ in range(step.times):
             clicks.append(make_event(events.MouseDown, step.x, step.y, button))
             clicks.append(make_event(events.MouseUp, step.x, step.y, button))

@@ -444,9 +444,9 @@ def run_logistic_fold(
     residual = nn.Parameter(torch.zeros(len(mean)))
     optimizer = torch.optim.AdamW(
         [residual],
-        lr=logistic._RATE.default,
+        lr=float(logistic._RATE.default),
         betas=(0.0, logistic._BETA),
-        weight_decay=logistic._DECAY.default,
+        weight_decay=float(logistic._DECAY.default),
     )
     batches = -(-len(train) // int(logistic._BATCH.default))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(

@@ -51,9 +51,9 @@ from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.parameters import _assess_preset
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import IntArray
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from tools.simulated.learner import simulate_learner
 from tools.simulated.memory import SPREAD
 from tools.simulated.worlds import TRUTHS, World, draw_character

@@ -37,9 +37,10 @@ from srs_eval.advice.findings import Belief, Finding, Recommendation
 from srs_eval.advice.parameters import assess_parameters
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, Interval, decide_verdict
+from srs_eval.stats.intervals import Interval, decide_verdict
 
 PARTS = 6
 FEWEST_TO_EVALUATE = 50

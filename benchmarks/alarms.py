@@ -151,7 +151,7 @@ def diagnose_buttons(world: World, seed: int) -> ButtonDiagnosis:
         size=size,
         levels={check.name: check.level for check in checks},
         hard_conclusion=hard.conclusion,
-        as_asked=pane is not None and pane[0].level == "fine",
+        as_asked=pane is not None and pane.summary.level == "fine",
         recalled=float(learner.trials.y.mean()),
         true_recall=float(np.nanmean(simulated.recall[learner.entry_index])),
         chance=1.0 if hard.learning is None else hard.learning.chance,

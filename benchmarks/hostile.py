@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import io
+import operator
 import os
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +49,9 @@ def make_table(size: int) -> bytes:
     return ("card_id,review_rating,review_time,review_duration\n" + "".join(lines)).encode()
 
 
-def make_small_collection(size: int, folder: Path, **content: bytes) -> bytes:
+def make_small_collection(size: int, folder: Path, preset: bytes | None = None) -> bytes:
     (folder / "c").unlink(missing_ok=True)
-    return make_collection(folder / "c", entries=make_reviews(size), **content).read_bytes()
+    return make_collection(folder / "c", entries=make_reviews(size), preset=preset).read_bytes()
 
 
 def make_supermemo(size: int) -> bytes:
@@ -106,7 +108,7 @@ def list_files(size: int, folder: Path) -> dict[str, Callable[[], bytes]]:
         "table of line ends": lambda: b"card_id,review_rating,review_time" + b"\n" * size,
         "SuperMemo": lambda: make_supermemo(size),
         **{
-            f"noise after {name}": lambda start=start: start + noise
+            f"noise after {name}": partial(operator.add, start, noise)
             for name, start in {"SQLite": SQLITE, "zip": ZIP, "zstd": ZSTD, "nothing": b""}.items()
         },
     }

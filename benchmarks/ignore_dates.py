@@ -33,10 +33,11 @@ from benchmarks.advice import cut_log
 from srs_eval.advice import findings as f
 from srs_eval.advice import ignore_before
 from srs_eval.advice.candidates import Learner
+from srs_eval.data.days import find_midnight_s
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import log_losses
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from tools.simulated.learner import collect_learner, study_days
 from tools.simulated.memory import SPREAD, Fsrs6
 from tools.simulated.studying import Simulation
@@ -126,7 +127,7 @@ def evaluate(task: tuple[str, int]) -> Outcome:
     without = expected_loss(earlier)
     gains = {}
     for candidate in evidence.dates:
-        is_left = started_s[earlier] >= ignore_before._midnight_s(candidate.date)
+        is_left = started_s[earlier] >= find_midnight_s(candidate.date)
         gains[candidate.date] = without - expected_loss(earlier[is_left])
     gain = 0.0 if evidence.best is None else gains[evidence.best]
     return Outcome(evidence.conclusion, gain, max(gains.values(), default=0.0))

@@ -48,8 +48,10 @@ def main() -> None:
         row = [figure.name.replace("_", " ")]
         for side in sides.values():
             defined = side[:, column][~np.isnan(side[:, column])]
-            quantiles = np.quantile(defined, LEVELS) if len(defined) else []
-            row += [f"{value:.4g}" for value in quantiles] or [""] * len(LEVELS)
+            if len(defined):
+                row += [f"{value:.4g}" for value in np.quantile(defined, LEVELS)]
+            else:
+                row += [""] * len(LEVELS)
         print(f"| {' | '.join(map(str, row))} |")
 
 

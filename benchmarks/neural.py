@@ -34,6 +34,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.kinds import TrainedModel
 
 TARGETS = {
     "GRU-P": 4.0,
@@ -107,6 +108,7 @@ def measure_side(options: argparse.Namespace) -> dict[str, Any]:
     if options.side == "srs-eval":
 
         def run_fold(train: IntArray, test: IntArray) -> FloatArray:
+            assert isinstance(model, TrainedModel)
             assert model.fit is not None
             assert model.predict is not None
             fitted = model.fit(trials, train, np.ones(len(train)), context)
@@ -306,7 +308,10 @@ def run_gru_503_loop(
     days = trials.delta_t
     batches = make_batches(trials, train[shuffle], 8192, columns, days, weights[shuffle])
     optimizer = torch.optim.AdamW(
-        network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=gru_503._DECAY.default
+        network.parameters(),
+        lr=1.0,
+        betas=gru_503._BETAS,
+        weight_decay=float(gru_503._DECAY.default),
     )
     if start.adam_mean is not None and start.adam_square is not None:
         offset = 0

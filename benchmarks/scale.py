@@ -256,7 +256,7 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
     line = {
         "metrics": dict.fromkeys(Metrics.__dataclass_fields__, 0.123456),
         "size": 35_000,
-        "parameters": {"0": np.full(configuration.model.parameters, 0.123456).tolist()},
+        "parameters": {"0": np.full(configuration.model.parameters or 0, 0.123456).tolist()},
     }
     with ResultStore(home / "out", setup, fresh=True) as store:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -49,6 +49,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
 from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.kinds import TrainedModel
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -164,7 +165,7 @@ def measure_ours(configuration: Configuration, trials: Trials, repeat: int) -> t
     """Return seconds from trials without features to test predictions, and the predictions."""
     model = configuration.model
     context = Context()
-    if model.fit is None or model.predict is None:
+    if not isinstance(model, TrainedModel) or model.fit is None or model.predict is None:
         raise ValueError(f"{model.name} is not trained")
     fit = model.fit
     predict = model.predict

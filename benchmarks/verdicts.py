@@ -56,6 +56,7 @@ from srs_eval.advice.split import (
     compare_over_all_presets,
     compute_sharing_belief,
 )
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -68,7 +69,7 @@ from srs_eval.data.reviews import (
 )
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import _EPSILON
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, Interval
+from srs_eval.stats.intervals import Interval
 from tools.pretraining.population import draw
 from tools.simulated.learner import average_over_shifts
 from tools.simulated.memory import (

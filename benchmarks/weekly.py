@@ -43,8 +43,8 @@ from benchmarks.advice import cut_log
 from srs_eval.advice import findings as f
 from srs_eval.advice import milestones
 from srs_eval.advice.candidates import Learner
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from tools.simulated.worlds import TRUTHS, World
 
 WEEKS = 52

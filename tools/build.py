@@ -53,7 +53,9 @@ def find_differences(first: Path, again: dict[str, str], once: dict[str, str]) -
 def find_unready_files(tag: str) -> list[str]:
     """Return a line for each file that does not yet have the version of a tag."""
     paths = (REPOSITORY / "srs_eval" / "data" / "paths.py").read_text(encoding="utf-8")
-    version = re.search(r'^VERSION = "([^"]+)"', paths, re.M)[1]
+    found = re.search(r'^VERSION = "([^"]+)"', paths, re.M)
+    assert found is not None
+    version = found[1]
     problems = [] if tag == f"v{version}" else [f"The tag is {tag}, VERSION is {version}."]
     changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.M):

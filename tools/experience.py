@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{options.out}: {len(columns['reviews']):,} users, {options.out.stat().st_size:,} bytes")
 
 
-def build_table(published: Path) -> dict[str, np.ndarray[Any, Any]]:
+def build_table(published: Path) -> dict[str, Any]:
     """Return columns (users,), uint32: reviews, and metrics times 100,000, ordered by reviews."""
     files = {name: read_results(published / f"{file}.jsonl.gz") for name, file in LOSSES.items()}
     users = sorted(set.intersection(*(set(results) for results in files.values())))

@@ -122,8 +122,8 @@ def draw_splits() -> str:
             )
             if kind == "later":
                 continue
-            middle = SPLITS_LEFT + (first - 1) * SPLITS_PART_WIDTH
-            middle += (count * SPLITS_PART_WIDTH - GAP) / 2
+            begin = SPLITS_LEFT + (first - 1) * SPLITS_PART_WIDTH
+            middle = begin + (count * SPLITS_PART_WIDTH - GAP) / 2
             names = "middle on-colour" if kind == "predicted" else "middle"
             shapes.append(draw_text(kind, middle, line, names))
     title = "Other splits: by date, with a window of training, and by card"

@@ -37,9 +37,8 @@ def count_bytes(distribution: Distribution) -> int:
 def find_licence(distribution: Distribution) -> str:
     """Return the declared licence: an SPDX expression, a classifier, or a text's first line."""
     declared = distribution.metadata
-    expression = declared.get("License-Expression")
-    if expression:
-        return str(expression)
+    if "License-Expression" in declared:
+        return declared["License-Expression"]
     licences = [
         classifier.rpartition(" :: ")[2]
         for classifier in declared.get_all("Classifier") or ()
@@ -47,8 +46,9 @@ def find_licence(distribution: Distribution) -> str:
     ]
     if licences:
         return " and ".join(licences)
-    text = declared.get("License") or "not declared"
-    return text.splitlines()[0]
+    if not declared["License"]:
+        return "not declared"
+    return declared["License"].splitlines()[0]
 
 
 def list_packages() -> list[tuple[str, str, int, str]]:
