@@ -18,7 +18,7 @@ from typing import Literal
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory, RangedFigure
+from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory
 from srs_eval.stats.intervals import NORMAL_QUANTILE, Verdict
 
 MAX_ACTS = 3
@@ -94,6 +94,8 @@ class SameDesire:
     minutes_now: float
     recalled: float  # share of the reviews
     recalled_now: float
+    assumes_all_presets: bool = False
+    """Whether the figures assume new parameters in all presets, though acts change only some."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,7 @@ class Act:
     forgotten: float | None = None  # share of the answers that are Again
     desired: float | None = None  # share that is asked for
     recalled: float | None = None  # share that would be remembered without the act
-    minutes_a_day: RangedFigure | None = None  # at equal memory, minus those of today
-    equal_retention: float | None = None  # to ask for, so as to remember as much as today
+    equal_memory: EqualMemory | None = None  # optimized FSRS, remembering as much as today
     at_same_desire: SameDesire | None = None  # None if minutes hardly change
     subjects: tuple[str, ...] = ()  # presets, if the act is about single ones
     preset_count: int = 1
@@ -122,17 +123,18 @@ class Act:
     scheduler_verdict: Verdict | Literal[""] = ""  # on FSRS beside that scheduler
     review_limit: int | None = None  # reviews a day, if only one preset's limit is reached
     backlog: Backlog | None = None
+    check: f.Check | None = None  # the check behind it, if it is about a habit or an ignore date
     finding: f.Finding | None = None  # the finding behind it, with parameters to copy or without
 
     @property
     def saves_minutes(self) -> bool:
         """Return True if the same memory surely costs fewer minutes."""
-        return self.minutes_a_day is not None and self.minutes_a_day.high < 0
+        return self.equal_memory is not None and self.equal_memory.extra_minutes.high < 0
 
     @property
     def costs_minutes(self) -> bool:
         """Return True if the same memory surely costs more minutes."""
-        return self.minutes_a_day is not None and self.minutes_a_day.low > 0
+        return self.equal_memory is not None and self.equal_memory.extra_minutes.low > 0
 
     @property
     def is_by_other_people(self) -> bool:
@@ -191,18 +193,27 @@ def _find_habit_acts(
                 probability=1.0,
                 worth=check.count / check.total,
                 backlog=_make_backlog(check, workload),
+                check=check,
             )
         if check.name == "again" and check.problem == "too many":
             forgotten = check.count / check.total
-            yield Act(ActKind.FORGET_LESS, probability=1.0, worth=forgotten, forgotten=forgotten)
+            yield Act(
+                ActKind.FORGET_LESS,
+                probability=1.0,
+                worth=forgotten,
+                forgotten=forgotten,
+                check=check,
+            )
         if check.name == "hard" and check.problem == "like Again":
-            yield Act(ActKind.PRESS_AGAIN, worth=check.count / max(check.total, 1))
+            share = check.count / max(check.total, 1)
+            yield Act(ActKind.PRESS_AGAIN, worth=share, check=check)
         if check.name == "ignored cards":
             yield Act(
                 ActKind.EMPTY_IGNORE_DATE,
                 probability=1.0,
                 worth=check.count / max(check.total, 1),
                 subjects=(check.subject,),
+                check=check,
             )
     late = _find_late_act(answers)
     if late is not None:
@@ -371,19 +382,20 @@ def _expected_gain(finding: f.Finding) -> float:
 def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
     """Yield the acts with minutes, which are those of optimized parameters in all presets.
 
-    A single act gets those at equal memory, the last act those at the retention asked for, if the
-    acts give new parameters to all presets.
+    A single act gets those at equal memory, the last act those at the retention asked for.
     """
     changed_presets = sum(len(act.subjects) for act in acts if act.kind not in _WITHOUT_MINUTES)
     for number, act in enumerate(acts, start=1):
         if len(acts) == 1 and act.kind != ActKind.CHANGE_TO_FSRS_7:
             act = _add_minutes(act, workload)
-        if number == len(acts) and changed_presets == act.preset_count:
-            act = replace(act, at_same_desire=_find_same_desire(workload))
+        if number == len(acts) and changed_presets:
+            assumes_all_presets = changed_presets < act.preset_count
+            same_desire = _find_same_desire(workload, assumes_all_presets=assumes_all_presets)
+            act = replace(act, at_same_desire=same_desire)
         yield act
 
 
-def _find_same_desire(workload: Workload | None) -> SameDesire | None:
+def _find_same_desire(workload: Workload | None, *, assumes_all_presets: bool) -> SameDesire | None:
     """Return what optimized FSRS changes at the retention asked for now, for all presets together.
 
     None until all draws are done, if minutes hardly change, and if a limit of reviews decides them.
@@ -399,7 +411,12 @@ def _find_same_desire(workload: Workload | None) -> SameDesire | None:
     if not abs(minutes - minutes_now) >= _MIN_MINUTES_CHANGED * minutes_now:  # nan: no reviews
         return None
     return SameDesire(
-        workload.desired, minutes, minutes_now, recalled, workload.current_figures[RECALLED]
+        workload.desired,
+        minutes,
+        minutes_now,
+        recalled,
+        workload.current_figures[RECALLED],
+        assumes_all_presets,
     )
 
 
@@ -409,7 +426,7 @@ def _add_minutes(act: Act, workload: Workload | None) -> Act:
     if same_memory is None:
         return act
     extra = same_memory.extra_minutes
-    act = replace(act, minutes_a_day=extra, equal_retention=same_memory.retention)
+    act = replace(act, equal_memory=same_memory)
     if not act.saves_minutes:
         return act
     minutes_now = same_memory.minutes - extra.estimate  # FSRS's minutes without the extra ones

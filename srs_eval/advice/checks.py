@@ -78,15 +78,17 @@ def _conclude(levels: Collection[f.CheckLevel]) -> Literal["look", "fine", "can'
 def merge_checks(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
     """Return all checks, worst first, including checks from findings on other questions."""
     checks: dict[str, f.Check] = {}
-    is_hard_misused = False
+    misused_hard: f.HardButton | None = None
     for finding in findings:
         if isinstance(finding.evidence, f.Checks):
             checks |= {check.name: check for check in finding.evidence.checks}
         elif isinstance(finding.evidence, f.HardButton) and finding.conclusion == "yes":
-            is_hard_misused = True
-    if is_hard_misused:
+            misused_hard = finding.evidence
+    if misused_hard is not None:
         hard = checks.get("hard", f.Check("hard", "look"))
-        checks["hard"] = replace(hard, level="look", problem="like Again")
+        checks["hard"] = replace(
+            hard, level="look", problem="like Again", learning=misused_hard.learning
+        )
     for check in _sort_worst_first(_checks_from_findings(findings)):
         checks.setdefault(check.name, check)  # only that of the worst preset
     if _is_hard_like_again(checks) and checks["again"].problem == "seldom":
@@ -251,6 +253,7 @@ def _check_learning_from_hard(check: f.Check, learning: f.LearningFromHard | Non
 
     FSRS adapts to lapses that are answered with Hard.
     """
+    check = replace(check, learning=learning)
     if learning is not None and learning.is_misused:
         return replace(check, level="look", problem="like Again")
     is_shown = learning is not None and learning.is_honest

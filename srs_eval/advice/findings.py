@@ -799,6 +799,7 @@ class Check:
     probability: float | None = None
     """For mature cards: that recall is over three points below what the parameters expect."""
     leeches: tuple[Leech, ...] = ()  # the worst ones
+    learning: LearningFromHard | None = None  # for Hard
 
 
 @dataclass(frozen=True)

@@ -579,6 +579,7 @@ class Pane:
     items: tuple[PaneItem, ...]
     questions: tuple[str, ...]  # questions whose findings it shows, the main one first
     subject: str = ""  # subject of the main finding, if there are several
+    check_names: tuple[str, ...] = ()  # checks that acts follow from; the others are no evidence
 
     @property
     def answers(self) -> tuple[PaneLine, ...]:

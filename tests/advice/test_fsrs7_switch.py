@@ -202,7 +202,7 @@ def test_worse_fsrs7_is_not_advised(in_fork: Learner, monkeypatch: pytest.Monkey
 def test_act_is_to_choose_fsrs7_and_has_no_minutes(advised: f.Finding) -> None:
     (act,) = find_acts([advised], [])
     assert act.kind == ActKind.CHANGE_TO_FSRS_7
-    assert act.minutes_a_day is None
+    assert act.equal_memory is None
     assert act.at_same_desire is None
     lines = [line.text for line in render_acts([act])]
     assert lines[0] == "Choose FSRS-7 and press Optimize."

@@ -48,7 +48,7 @@ async def test_v_opens_both_schedulers(tmp_path: Path) -> None:
     [
         (
             "anki",
-            "“What to do” rests on reviews of cards that are still in use, and on other people's",
+            "held-out reviews of cards still in use, where FSRS is 5 % better than SM-2 (",
         ),
         ("benchmark", "“What to do” also takes other people's results into account."),
     ],
@@ -63,7 +63,7 @@ async def test_comparison_of_schedulers_says_what_the_advice_counts(
         await pilot.press("v")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
         await wait_until(pilot, lambda: "Better: FSRS-6" in screen_text(app))
-        assert sentence in screen_text(app)
+        assert sentence in " ".join(screen_text(app).split())
 
 
 async def test_v_waits_for_both_schedulers(tmp_path: Path) -> None:

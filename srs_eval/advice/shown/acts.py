@@ -8,11 +8,13 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.acts import HABITS, Act, ActKind, Backlog, SameDesire
 from srs_eval.advice.sentences import ACT_MARK, LineLevel, PaneLine
+from srs_eval.advice.shown.habits import describe_learning_from_hard
 from srs_eval.advice.shown.parameters import (
     HARDLY_MATTERS,
     describe_doubt,
     find_rejected_chance,
 )
+from srs_eval.advice.workload.ranges import EqualMemory
 from srs_eval.data.errors import format_count
 
 _MAX_NAMES = 3  # most presets that an act names
@@ -145,9 +147,9 @@ def describe_gain(act: Act) -> str:
             return HARDLY_MATTERS if act.hardly_matters else ""
     if act.hardly_matters:
         return HARDLY_MATTERS
-    if act.minutes_a_day is None:
+    if act.equal_memory is None:
         return _BETTER_FOR_MOST if act.is_by_other_people else _BETTER
-    minutes = _format_minutes(abs(act.minutes_a_day.estimate))
+    minutes = _format_minutes(abs(act.equal_memory.extra_minutes.estimate))
     if act.saves_minutes:
         return f"{minutes} a day less for the same memory"
     if act.costs_minutes:
@@ -155,8 +157,8 @@ def describe_gain(act: Act) -> str:
     if act.is_by_other_people:
         return _BETTER_FOR_MOST
     gain = f"{_BETTER}, about the same minutes"
-    if act.kind == ActKind.TURN_FSRS_ON and act.equal_retention is not None:
-        gain += f" at {say.format_share(act.equal_retention)} retention"
+    if act.kind == ActKind.TURN_FSRS_ON:
+        gain += f" at {say.format_share(act.equal_memory.retention)} retention"
     return gain
 
 
@@ -245,6 +247,8 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
                 "is.",
                 "",
             )
+            if act.check is not None and act.check.learning is not None:
+                yield describe_learning_from_hard(act.check.learning), ""
         case ActKind.EMPTY_IGNORE_DATE:
             yield "Deck options › FSRS › Ignore cards reviewed before", ""
         case ActKind.FIT_FSRS:
@@ -266,9 +270,8 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             )
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
-            if act.equal_retention is not None:
-                retention = say.format_share(act.equal_retention)
-                yield f"Set desired retention to {retention} to remember as much as with SM-2.", ""
+            if act.equal_memory is not None:
+                yield _describe_equal_retention(act.equal_memory), ""
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the parameters"
         case ActKind.CHANGE_TO_FSRS_7:
@@ -314,12 +317,31 @@ _CLAIMS: Mapping[ActKind, str] = {
 """What the probability of an act is about; the verb says whether it is at least likely."""
 
 
+def _describe_equal_retention(equal: EqualMemory) -> str:
+    """Say what to ask FSRS for so as to remember as much as with SM-2, and what it takes."""
+    retention = say.format_share(equal.retention)
+    minutes = _format_minutes(equal.minutes)
+    minutes_now = _format_minutes(equal.minutes - equal.extra_minutes.estimate)
+    text = f"Set desired retention to {retention} to remember as much as with SM-2"
+    if minutes == minutes_now:
+        return f"{text}; it also takes as long: about {minutes} a day."
+    doubt = "" if equal.extra_minutes.is_beyond_zero else ": too close to call"
+    amount_now, _, _ = minutes_now.partition(" ")
+    return f"{text}. FSRS takes about {minutes} a day for that, SM-2 {amount_now}{doubt}."
+
+
 def _describe_same_desire(change: SameDesire) -> str:
     """Say what new parameters change in minutes if the learner asks for the same as now.
 
     Example: "If you kept asking for 90 %, you would spend about 5.3 minutes a day instead of 3.1,
     and remember 89 % instead of 82 %."
     """
+    condition = f"you kept asking for {say.format_share(change.desired)}"
+    if change.assumes_all_presets:
+        condition = (
+            "all your presets got new parameters and you kept asking for "
+            f"{say.format_share(change.desired)} on average"
+        )
     recalled, recalled_now = map(say.format_share, (change.recalled, change.recalled_now))
     memory = f"remember {recalled} as now"
     if recalled != recalled_now:
@@ -327,8 +349,8 @@ def _describe_same_desire(change: SameDesire) -> str:
     minutes = _format_minutes(change.minutes)
     minutes_now = _format_minutes(change.minutes_now).partition(" ")[0]
     return (
-        f"If you kept asking for {say.format_share(change.desired)}, you would spend about "
-        f"{minutes} a day instead of {minutes_now}, and {memory}."
+        f"If {condition}, you would spend about {minutes} a day instead of {minutes_now}, and "
+        f"{memory}."
     )
 
 

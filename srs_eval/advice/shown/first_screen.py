@@ -171,7 +171,9 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
     subject = ""
     if first is not None and questions[0] == "parameters":
         subject = first.subject
-    return _make_pane(1, items, *questions, subject=subject), copyable
+    check_names = tuple(act.check.name for act in acts if act.check is not None)
+    pane = replace(_make_pane(1, items, *questions, subject=subject), check_names=check_names)
+    return pane, copyable
 
 
 def _questions_behind(act: Act) -> tuple[str, ...]:

@@ -148,13 +148,7 @@ def _hard_sentences(finding: Finding) -> list[str]:
     sentences = [f"You use Hard for {share} of your answers to reviews. {judgement}."]
     learning = get_evidence(finding, f.HardButton).learning
     if learning is not None:
-        recalled = format_percent(learning.recalled)
-        unchanged = format_percent(learning.unchanged)
-        reviews = format_count(learning.hard.reviews, "held-out review")
-        sentences.append(
-            f"In {reviews} that followed a Hard, you recalled {recalled}. If Hard had not "
-            f"strengthened your memory, you would have recalled {unchanged}."
-        )
+        sentences.append(describe_learning_from_hard(learning))
     if finding.interval is not None:
         difference = say.format_log_loss_difference(finding.interval)
         sentence = f"If FSRS counted each past Hard as Again, its log loss would be {difference}."
@@ -163,6 +157,29 @@ def _hard_sentences(finding: Finding) -> list[str]:
             sentence += " That does not settle it, because FSRS adapts to how you press Hard."
         sentences.append(sentence)
     return sentences
+
+
+def describe_learning_from_hard(learning: f.LearningFromHard) -> str:
+    """Compare recall after Hard with recall of cards that are no stronger after it.
+
+    If Hard is misused, the text also says how rarely somebody who uses it as intended would recall
+    so few.
+    """
+    recalled = format_percent(learning.recalled)
+    unchanged = format_percent(learning.unchanged)
+    reviews = format_count(learning.hard.reviews, "held-out review")
+    text = (
+        f"In {reviews} that followed a Hard, you recalled {recalled}. If Hard had not "
+        f"strengthened your memory, you would have recalled {unchanged}."
+    )
+    if learning.is_misused:
+        percent = round(100 * learning.chance)
+        people = f"about {percent} %" if percent else "fewer than 1 %"
+        text += (
+            f" Of people who press Hard only for cards that they recall, {people} would recall so "
+            "few after it."
+        )
+    return text
 
 
 def _hard_tables(finding: Finding) -> list[Table]:
@@ -558,6 +575,8 @@ def _explain_check(check: f.Check) -> list[str]:
                 "change of settings. Learn no new cards in the week before the next one, and fewer "
                 "reviews will wait for you."
             ]
+        case "hard" if check.problem == "like Again" and check.learning is not None:
+            return [describe_learning_from_hard(check.learning), _explain_button(check)]
         case "again" | "hard" | "easy":
             return [_explain_button(check)]
     return []

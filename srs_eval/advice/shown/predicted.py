@@ -33,6 +33,15 @@ def _rival_name(rival: f.Rival) -> str:
     return {"older scheduler": "SM-2", "average": "your average"}.get(rival.kind, rival.name)
 
 
+def describe_gain_over_sm2(fit: f.Fit) -> str:
+    """Say how much better FSRS predicts than SM-2: "1 % worse than SM-2 (from 15 % better to ...)".
+
+    "" if SM-2 did not predict these reviews.
+    """
+    rivals = fit.rivals_of_kind("older scheduler")
+    return _format_saving(rivals[0].saved, "SM-2") if rivals else ""
+
+
 def _format_saving(saved: Interval, than: str = "") -> str:
     """Format a saved share of log loss in words.
 

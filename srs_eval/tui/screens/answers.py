@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit, Sharing
+from srs_eval.advice.findings import ALL_REVIEWS, Checks, Finding, Fit, Sharing
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine, capitalize, format_day
@@ -455,7 +455,8 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         other_answers: tuple[Finding, ...] = ()
         if self._pane_number == _PANE_OF_ACTS and pane is not None:
             other_answers = self._find_answers_behind_acts(pane, answers)
-            answers = (*answers, *other_answers)
+            other_answers = tuple(_keep_checks(answer, pane) for answer in other_answers)
+            answers = (*(_keep_checks(answer, pane) for answer in answers), *other_answers)
         self._shown_answers = answers
         copyable_answer = next((answer for answer in answers if answer.parameters), None)
         if self._pane_number == _PANE_OF_ACTS:
@@ -566,6 +567,14 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         if self._pane_number == _PANE_OF_ACTS:
             line = _find_line_to_copy(self.session.overview)
         self.session.copy_parameters(line)
+
+
+def _keep_checks(answer: Finding, pane: Pane) -> Finding:
+    """Return an answer with only those checks that the acts of a pane follow from."""
+    if not isinstance(answer.evidence, Checks):
+        return answer
+    checks = tuple(check for check in answer.evidence.checks if check.name in pane.check_names)
+    return replace(answer, evidence=replace(answer.evidence, checks=checks))
 
 
 class CostsScreen(_AnswerScreenBase, actions="costs"):

@@ -16,7 +16,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Select, Static
 
-from srs_eval.advice.findings import Fit, estimate_missing_data
+from srs_eval.advice.findings import Fit, estimate_missing_data, get_evidence
 from srs_eval.advice.sentences import (
     differs,
     format_cant_tell,
@@ -25,7 +25,7 @@ from srs_eval.advice.sentences import (
     format_missing_data,
     format_percent,
 )
-from srs_eval.advice.shown.predicted import CurvesTable
+from srs_eval.advice.shown.predicted import CurvesTable, describe_gain_over_sm2
 from srs_eval.data.errors import format_count
 from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.loss_breakdown import LossBreakdown
@@ -414,8 +414,12 @@ class CompareScreen(AppScreen, actions="compare"):
             return ""
         if overview.row_rule == "benchmark" or fits[0].reviews == left.size:
             return "\n“What to do” also takes other people's results into account."
+        evidence = get_evidence(fits[0], Fit)
+        gain = describe_gain_over_sm2(evidence)
+        gain = f", where FSRS is {gain}" if gain else ""
+        reviews = format_count(evidence.log_loss.reviews, "held-out review")
         return (
-            "\n“What to do” rests on reviews of cards that are still in use, and on other people's "
+            f"\n“What to do” rests on {reviews} of cards still in use{gain}, and on other people's "
             "results."
         )
 
