@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
-from typing import Literal
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory
-from srs_eval.stats.intervals import NORMAL_QUANTILE, Verdict
+from srs_eval.stats.intervals import NORMAL_QUANTILE
 
 MAX_ACTS = 3
 _MIN_RECALL_GAIN = f.NEGLIGIBLE_POINTS / 100  # share of reviews (points are per cent)
@@ -119,8 +118,7 @@ class Act:
     is_still_advised: bool = False  # only because it was likely at an earlier milestone
     follows_fsrs: bool = False  # whether FSRS has to be turned on first
     hardly_matters: bool = False
-    scheduler: str = ""  # name of another program's scheduler
-    scheduler_verdict: Verdict | Literal[""] = ""  # on FSRS beside that scheduler
+    scheduler: f.Rival | None = None  # of another program; the verdict is on FSRS beside it
     review_limit: int | None = None  # reviews a day, if only one preset's limit is reached
     backlog: Backlog | None = None
     check: f.Check | None = None  # the check behind it, if it is about a habit or an ignore date
@@ -332,11 +330,11 @@ def _make_other_scheduler_act(fit: f.Fit, scheduler: f.Rival, parameters: Act) -
     """Return the act for somebody who learns with another program."""
     verdict_on_fsrs = scheduler.verdict  # a rival's verdict says how FSRS compares with the rival
     if verdict_on_fsrs == "worse":
-        return Act(ActKind.STAY_WITH_SCHEDULER, probability=f.SURE, scheduler=scheduler.name)
-    act = replace(parameters, scheduler=scheduler.name)
+        return Act(ActKind.STAY_WITH_SCHEDULER, probability=f.SURE, scheduler=scheduler)
+    act = replace(parameters, scheduler=scheduler)
     if verdict_on_fsrs == "better" and fit.seems_to_beat_average:
         return replace(act, kind=ActKind.CHANGE_TO_FSRS, probability=f.SURE)
-    return replace(act, kind=ActKind.FIT_FSRS, scheduler_verdict=verdict_on_fsrs)
+    return replace(act, kind=ActKind.FIT_FSRS)
 
 
 def _group_presets(presets: Sequence[f.Finding]) -> list[Act]:

@@ -43,7 +43,6 @@ _FEWER_OVERDUE_MINUTES = 15.0
 _LONG_GAP_DAYS = 30  # days without reviews
 _DAYS_PER_YEAR = 365
 _DAY_MS = 86_400_000
-_MIN_REVIEWS = 100  # reviews after a button, or of mature cards
 _TOO_MANY_AGAIN_SHARE = 0.3
 """Share of Again above which recall is below any retention that Anki offers."""
 _NORMAL_95 = 1.959964
@@ -239,7 +238,7 @@ def _classify_recall(
     deviation = -gap if one_sided else abs(gap)
     level: f.CheckLevel = "not yet"
     problem: f.CheckProblem = ""
-    if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
+    if recalled.reviews < f.MIN_REVIEWS_CHECKED or recalled.days < MIN_DAYS:
         problem = "few"
     elif deviation - recalled.half_width > RETENTION_TOLERANCE:
         level = "look"
@@ -267,7 +266,7 @@ def _check_mature_cards(subject: str, group: f.RecallGroup) -> f.Check:
     recalled = group.recalled
     check = f.Check("mature cards", "not yet", count=recalled.reviews, subject=subject)
     check = replace(check, recalled=recalled, expected=group.expected)
-    if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
+    if recalled.reviews < f.MIN_REVIEWS_CHECKED or recalled.days < MIN_DAYS:
         return replace(check, problem="few")
     standard_error = max(recalled.half_width / _NORMAL_95, _MIN_STANDARD_ERROR)
     shortfall = group.expected - recalled.estimate

@@ -265,6 +265,7 @@ class Sharing(Evidence):
 
 MIN_REVIEWS_TO_FIT = 64
 """Usable reviews of a preset below which Anki's optimizer gives almost the defaults."""
+MIN_REVIEWS_CHECKED = 100  # fewest reviews after a button, or of mature cards, to check them
 MIN_HARD_SHARE = 0.03
 """Share of Hard from which on recall can be well below what it seems: if half of these answers
 were lapses, by over a point."""

@@ -235,7 +235,10 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     fine = Check("gap", "fine", 3)
     warning, _, unchecked = build_screen(findings, (), [fine]).panes[4].items
     assert unchecked == PaneLine(
-        "Too few reviews to check how you answer", "not yet", "?", drop_order=2
+        "Too few reviews to check how you answer: at least 100 after a button are needed",
+        "not yet",
+        "?",
+        drop_order=2,
     )
     assert warning == PaneLine("You remember less than you ask for: see 2", "look", "!")
     as_asked = replace(late, conclusion="no matter", desired=0.79)

@@ -217,7 +217,7 @@ def test_optimize_does_not_take_back_what_was_taught_just_now(
     else:
         assert by_optimize < by_teaching < f.LIKELY
     text = " ".join(shown.sentences(finding))
-    is_told = "Parameters suited to few reviews might also predict better" in text
+    is_told = "Parameters suited to few reviews might predict better, too" in text
     assert is_told == (by_teaching > 0.5)
     assert is_told == ("that optimizing would gain you next to nothing" in text)
     (line, reason, *_) = render_acts(find_acts([finding], ()))

@@ -48,7 +48,7 @@ async def test_v_opens_both_schedulers(tmp_path: Path) -> None:
     [
         (
             "anki",
-            "held-out reviews of cards still in use, where FSRS is 5 % better than SM-2 (",
+            "held-out reviews of cards still in use: there, FSRS is 5 % better than SM-2 (",
         ),
         ("benchmark", "“What to do” also takes other people's results into account."),
     ],

@@ -80,11 +80,11 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.LEAVE_FSRS_OFF:
             return "Leave FSRS off."
         case ActKind.CHANGE_TO_FSRS:
-            return f"Change from {act.scheduler} to FSRS."
+            return f"Change from {_name_scheduler(act)} to FSRS."
         case ActKind.FIT_FSRS:
-            return f"Stay with {act.scheduler} for now."
+            return f"Stay with {_name_scheduler(act)} for now."
         case ActKind.STAY_WITH_SCHEDULER:
-            return f"Stay with {act.scheduler}."
+            return f"Stay with {_name_scheduler(act)}."
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS if act.follows_fsrs:
             return "Then keep the default parameters."
         case ActKind.CHANGE_NOTHING:
@@ -110,6 +110,11 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
     if not act.is_known:
         return f"If FSRS is on in Anki, {instruction}."
     return f"{say.capitalize(instruction)}."
+
+
+def _name_scheduler(act: Act) -> str:
+    assert act.scheduler is not None
+    return act.scheduler.name
 
 
 def _name_presets(act: Act) -> str:
@@ -252,13 +257,8 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.EMPTY_IGNORE_DATE:
             yield "Deck options › FSRS › Ignore cards reviewed before", ""
         case ActKind.FIT_FSRS:
-            yield (
-                _FSRS_BESIDE_SCHEDULER.get(
-                    act.scheduler_verdict,
-                    "Whether FSRS would predict your answers better is not settled.",
-                ).format(scheduler=act.scheduler),
-                "",
-            )
+            assert act.scheduler is not None
+            yield _describe_fsrs_beside(act.scheduler), ""
             yield (
                 "If you try FSRS in Anki, paste the parameters fitted to your reviews.",
                 "y copies the parameters",
@@ -296,13 +296,19 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         )
 
 
-_FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
-    "as good": "FSRS would predict your answers about as well.",
-    "better": (
-        "So far neither {scheduler} nor FSRS clearly beats guessing your average: too little to "
-        "change programs for."
-    ),
-}
+def _describe_fsrs_beside(scheduler: f.Rival) -> str:
+    """Say why FSRS is no reason to leave another program's scheduler, or not yet."""
+    if scheduler.verdict == "as good":
+        return "FSRS would predict your answers about as well."
+    if scheduler.verdict == "better":
+        percent = round(100 * scheduler.saved.estimate)
+        return (
+            f"FSRS surely predicts your answers {percent} % better than {scheduler.name} does, but "
+            "so far no better than guessing your average: too little to change programs for."
+        )
+    return "Whether FSRS would predict your answers better is not settled."
+
+
 _CLAIMS: Mapping[ActKind, str] = {
     ActKind.TURN_FSRS_ON: (
         "Once optimized, FSRS {verb} predict your future reviews better than SM-2."

@@ -859,6 +859,8 @@ def _summarize_minutes(workload: Workload) -> str:
     current = "with SM-2"
     if not workload.is_fsrs_off:
         optimized = "optimized parameters take"
+        if len(workload.presets) > 1:
+            optimized = "optimized parameters in all presets take"
         current = f"with today's settings{_version_note(workload)}"
     minutes = _format_figure(MINUTES, same_share.minutes)
     now_minutes = _format_figure(MINUTES, comparison.minutes)

@@ -36,6 +36,7 @@ TITLES = (
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _USABLE = "a day or more after the card's previous one"
 _MAX_CHECKS = 5  # most checks in the last pane
+_BUTTONS = ("again", "hard", "easy")
 _CHECKS_OF_ANSWERS = ("again", "hard", "easy", "mature cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
     ActKind.CLEAR_BACKLOG: "wrong",
@@ -138,6 +139,7 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
     if so_far.is_open("fit") or (so_far.is_open("parameters") and not so_far.find("split")):
         return _make_pane(1, [WAITING], *questions), None
     excluded = so_far.excluded_cards
+    questions_of_fit: tuple[str, ...] = ()
     items = list(render_acts(acts))
     if excluded is not None:
         reason = _describe_excluded(excluded)
@@ -151,8 +153,12 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
             headline = "Nothing to change in Anki."
             reason += " These answers are about your past reviews."
             if so_far.fit.recommendation == Recommendation.TURN_FSRS_ON:
-                certainty = say.describe_certainty(so_far.fit.probability or 0.0)
-                reason += f" If you study these cards again, turn FSRS on ({certainty})."
+                certainty = say.format_certainty(so_far.fit.probability or 0.0)
+                reason += (
+                    " If you study these cards again, turn FSRS on and press Optimize "
+                    f"({certainty})."
+                )
+                questions_of_fit = ("fit",)
         if acts:
             reason = f"Nothing else to change in Anki. {reason}"
         else:
@@ -166,7 +172,8 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
         act.finding for act in acts if act.finding is not None and act.finding.parameters
     ]
     copyable = with_parameters[0] if with_parameters else None
-    questions = tuple(dict.fromkeys(itertools.chain.from_iterable(map(_questions_behind, acts))))
+    questions_of_acts = itertools.chain.from_iterable(map(_questions_behind, acts))
+    questions = tuple(dict.fromkeys([*questions_of_acts, *questions_of_fit]))
     first = acts[0].finding
     subject = ""
     if first is not None and questions[0] == "parameters":
@@ -328,7 +335,7 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     text = answer
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
         all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
-        text += f" Keeping {all_of_them} does no harm."
+        text += f" You need not merge them: keeping {all_of_them} does no harm."
     lines = [PaneLine(text)]
     if sharing.unit_count == 1:
         lines += _describe_decks(sharing_findings)
@@ -412,8 +419,13 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
         PaneLine(describe_check(check), check.level, MARKS[check.level]) for check in conclusive
     ]
     if not any(check.name in _CHECKS_OF_ANSWERS for check in conclusive):
-        text = "Too few reviews to check how you answer"
+        text = (
+            "Too few reviews to check how you answer: at least "
+            f"{f.MIN_REVIEWS_CHECKED} after a button are needed"
+        )
         lines.append(PaneLine(text, "not yet", MARKS["not yet"]))
+    else:
+        lines += _list_unchecked(so_far.checks)
     other_scheduler = None if so_far.fit is None else describe_other_scheduler(so_far.fit)
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
@@ -438,6 +450,20 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
     else:
         summary = PaneLine("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], summary, tuple(lines), ("wrong",))
+
+
+def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
+    """Yield a line that names the buttons, and mature cards, with too few reviews to check them."""
+    names = [
+        check.name.capitalize() if check.name in _BUTTONS else check.name
+        for check in checks
+        if check.name in (*_BUTTONS, "mature cards")
+        and check.level == "not yet"
+        and check.problem == "few"
+    ]
+    if names:
+        text = f"Too few reviews to check {say.join_names(names)}"
+        yield PaneLine(text, "not yet", MARKS["not yet"])
 
 
 def _is_pressed_often(hard: f.Check) -> bool:

@@ -162,22 +162,21 @@ def _hard_sentences(finding: Finding) -> list[str]:
 def describe_learning_from_hard(learning: f.LearningFromHard) -> str:
     """Compare recall after Hard with recall of cards that are no stronger after it.
 
-    If Hard is misused, the text also says how rarely somebody who uses it as intended would recall
-    so few.
+    If Hard is misused, the text also says how rarely that happens to people who use it as intended.
     """
     recalled = format_percent(learning.recalled)
     unchanged = format_percent(learning.unchanged)
     reviews = format_count(learning.hard.reviews, "held-out review")
     text = (
-        f"In {reviews} that followed a Hard, you recalled {recalled}. If Hard had not "
-        f"strengthened your memory, you would have recalled {unchanged}."
+        f"In {reviews} whose previous review was a held-out Hard, you recalled {recalled}. If Hard "
+        f"had not strengthened your memory, you would have recalled {unchanged}."
     )
     if learning.is_misused:
         percent = round(100 * learning.chance)
         people = f"about {percent} %" if percent else "fewer than 1 %"
         text += (
-            f" Of people who press Hard only for cards that they recall, {people} would recall so "
-            "few after it."
+            " Memory usually grows at a Hard. Among people who press it only for cards that they "
+            f"recall, {people} gain as little."
         )
     return text
 
@@ -747,9 +746,12 @@ def _describe_inconclusive(check: f.Check) -> str:
     if check.problem != "few":
         return "can't tell yet"
     reviews = 0 if check.recalled is None else check.recalled.reviews
-    if not reviews:
+    if check.recalled is None or not reviews:
         return "no such reviews yet"
     noun = "review" if check.name == "mature cards" else "such review"
+    if reviews >= f.MIN_REVIEWS_CHECKED:
+        days = format_count(check.recalled.days, "day")
+        return f"{format_count(reviews, noun)} from only {days}, too few to say"
     return f"only {format_count(reviews, noun)}, too few to say"
 
 

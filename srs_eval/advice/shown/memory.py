@@ -697,7 +697,8 @@ def _mark_groups(
     if is_mature_card_problem and "mature cards" in marks:
         marks["mature cards"] = "look"
     if marks["all"] == "few":  # too few in all means too few in each group
-        marks = {name: "few" if mark else "" for name, mark in marks.items()}
+        is_unclear = {name for name, mark in marks.items() if mark or desired is None}
+        marks = {name: "few" if name in is_unclear else "" for name in marks}
     return marks
 
 

@@ -91,6 +91,14 @@ _STILL_ADVISED_SENTENCE = (
 _TOO_FEW_TO_FIT_SENTENCE = (
     "Leave the parameters as they are: you have too few reviews for Anki to fit new ones."
 )
+_HAS_TO_CHOOSE_SENTENCE = (
+    "Once FSRS is on, you use either the defaults or optimized parameters, so srs-eval names the "
+    "better bet of the two, even if it is not likely."
+)
+_KEEP_UNLESS_LIKELY_SENTENCE = (
+    "srs-eval recommends changing parameters that you already use only if the chance is at least "
+    f"{round(100 * f.LIKELY)} %."
+)
 _CLAIM = "that this improves the predictions of your future reviews"
 _CLAIM_OF_KEEPING = "that a change would gain you next to nothing"
 
@@ -237,6 +245,10 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         certainty = say.format_certainty(probability, claim, has_to_choose=has_to_choose)
     answer = f"{say.capitalize(instruction)} ({certainty})."
     sentences = [answer, _basis_sentence(finding, evidence)]
+    if finding.parameters and evidence.fsrs_is_off and finding.probability < f.LIKELY:
+        sentences.append(_HAS_TO_CHOOSE_SENTENCE)
+    if not finding.parameters and not is_of_keeping and finding.probability < f.LIKELY:
+        sentences.append(_KEEP_UNLESS_LIKELY_SENTENCE)
     if evidence.is_still_advised:
         sentences.append(_STILL_ADVISED_SENTENCE)
     if finding.recommendation == Recommendation.TAUGHT:
@@ -244,9 +256,10 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if rejected_chance is not None:
         rival = "your current ones" if evidence.is_fitted else "FSRS's defaults"
         sentences.append(
-            f"Parameters suited to few reviews might also predict better than {rival}: the chance "
-            f"is {say.round_down_percent(rejected_chance)} %. srs-eval begins to recommend them "
-            f"at {round(100 * f.LIKELY)} %."
+            "Parameters suited to few reviews might predict better, too: the chance that they beat "
+            f"{rival} is {say.round_down_percent(rejected_chance)} %. You would have to paste "
+            "them, and Optimize would overwrite them, so srs-eval recommends them only from "
+            f"{round(100 * f.LIKELY)} % on."
         )
     return (*sentences, *_caveats(evidence))
 

@@ -320,7 +320,10 @@ def _describe_fsrs_beside_sm2(finding: f.Finding, sm2: f.Rival) -> str:
         if finding.reviews >= MIN_REVIEWS:
             days = format_count(sm2.difference.days, "day")
             amount = f"your own held-out reviews cover only {days}"
-        return f"Nearly everybody gains from FSRS; {amount}, too few to compare it with SM-2."
+        return (
+            f"Nearly everybody gains from FSRS, and the advice rests on that: {amount}, too few to "
+            "count on their own."
+        )
     saving = _format_saving(sm2.saved, "SM-2")
     reviews = format_count(sm2.difference.reviews, "held-out review")
     difference = say.format_log_loss_difference(sm2.difference)

@@ -466,6 +466,9 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
             if is_of_other_line or question == INCONCLUSIVE_LINE:
                 title = answer_question.title
+                same_question = [other for other in answers if other.question == answer.question]
+                if question == INCONCLUSIVE_LINE and len(same_question) > 1:
+                    title += f" ({_name_subject(answer)})"
                 if answer in other_answers and answer.parameters and answer != copyable_answer:
                     title += f" “{answer.subject}” (for its parameters, press n)"
                 sections.append(Text(title, "bold underline"))

@@ -416,12 +416,15 @@ class CompareScreen(AppScreen, actions="compare"):
             return "\n“What to do” also takes other people's results into account."
         evidence = get_evidence(fits[0], Fit)
         gain = describe_gain_over_sm2(evidence)
-        gain = f", where FSRS is {gain}" if gain else ""
         reviews = format_count(evidence.log_loss.reviews, "held-out review")
-        return (
-            f"\n“What to do” rests on {reviews} of cards still in use{gain}, and on other people's "
-            "results."
-        )
+        basis = f"rests on {reviews} of cards still in use"
+        if not gain:
+            return f"\n“What to do” {basis}, and on other people's results."
+        text = f"\n“What to do” {basis}: there, FSRS is {gain}."
+        rivals = evidence.rivals_of_kind("older scheduler")
+        if any(rival.verdict == "can't tell yet" for rival in rivals):
+            return f"{text} As this leaves it open, other people's results decide."
+        return f"{text} It also counts other people's results."
 
     def _format_figures(self, left: Result, right: Result) -> WidthDependent:
         results = (left, right)

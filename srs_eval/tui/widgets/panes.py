@@ -153,7 +153,7 @@ class PaneBox(Widget, can_focus=True):
             hidden_count = count_hidden_items(self.pane, *self.size)
         subtitles = []
         if hidden_count and self.size.height:
-            subtitles.append(f"{format_count(hidden_count, 'more line')}: Enter")
+            subtitles.append(f"{format_count(hidden_count, 'more line')}: press {self.number}")
         if self.hint:
             subtitles.append(self.hint)
         self.border_subtitle = " · ".join(subtitles)
