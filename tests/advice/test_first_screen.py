@@ -821,3 +821,28 @@ def test_verdict_that_only_lacks_days_says_so(days: int, verdict: str) -> None:
     fit = Fit("can't tell", "optimized", loss, loss, (sm2,), False)
     (table,) = tables(Finding("fit", "all reviews", reviews=1_400, evidence=fit))
     assert verdict in table.rows[1]
+
+
+def test_pane_of_checks_names_what_has_too_few_reviews() -> None:
+    checks = [
+        Check("leeches", "fine"),
+        Check("mature cards", "not yet", problem="few"),
+        Check("easy", "not yet", problem="few"),
+        Check("again", "fine", problem="seldom"),
+        Check("hard", "not yet", problem="few"),
+    ]
+    *_, last = build_screen([], (), checks).panes[4].items
+    assert isinstance(last, PaneLine)
+    assert last.text == "Too few reviews to check Hard, Easy and mature cards"
+    assert last.level == "not yet"
+
+
+def test_advice_on_suspended_cards_has_its_probability_and_evidence() -> None:
+    answers = turn_fsrs_off()
+    excluded = ExcludedCards("suspended", 10, 10)
+    hard = Check("hard", "look", 20, 100, problem="like Again")
+    pane = build_screen(answers, (), [hard], excluded_cards=excluded).panes[0]
+    assert pane.questions == ("wrong", "fit")
+    reason = pane.items[-1]
+    assert isinstance(reason, PaneLine)
+    assert re.search(r"turn FSRS on and press Optimize \((sure|likely), \d+ %\)", reason.text)

@@ -374,6 +374,12 @@ def _explain_keeping(act: Act) -> str:
     """Say why nothing is to be changed."""
     if act.kind == ActKind.WAIT_FOR_REVIEWS:
         text = "You have too few reviews to judge your parameters by. Keep reviewing."
+        evidence = None if act.finding is None else act.finding.evidence
+        if isinstance(evidence, f.PresetParameters) and not evidence.can_be_fitted:
+            text = (
+                "You have too few reviews to judge your parameters by: a preset needs at least "
+                f"{f.MIN_REVIEWS_TO_FIT}. Keep reviewing."
+            )
         if act.is_known and not act.follows_fsrs:
             text += " FSRS predicts nearly everybody's answers better than SM-2."
         return text

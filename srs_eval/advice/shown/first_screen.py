@@ -454,13 +454,12 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
 
 def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
     """Yield a line that names the buttons, and mature cards, with too few reviews to check them."""
-    names = [
-        check.name.capitalize() if check.name in _BUTTONS else check.name
-        for check in checks
-        if check.name in (*_BUTTONS, "mature cards")
-        and check.level == "not yet"
-        and check.problem == "few"
-    ]
+    unchecked = {
+        check.name for check in checks if check.level == "not yet" and check.problem == "few"
+    }
+    names = [button.capitalize() for button in _BUTTONS if button in unchecked]
+    if "mature cards" in unchecked:
+        names.append("mature cards")
     if names:
         text = f"Too few reviews to check {say.join_names(names)}"
         yield PaneLine(text, "not yet", MARKS["not yet"])

@@ -164,7 +164,9 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.true_retention is not None:
         expectation += f" {_describe_true_retention(retention.true_retention)}"
     if retention.desired is None:
-        reason = "The desired retention is unknown."
+        reason = (
+            "The desired retention is unknown, because the file lacks the options of this preset."
+        )
         if retention.fsrs_is_off:
             reason = "FSRS is off, so no desired retention is in effect."
         return [f"{say.capitalize(figures)}. {reason}", expectation]
