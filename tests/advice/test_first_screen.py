@@ -842,7 +842,9 @@ def test_advice_on_suspended_cards_has_its_probability_and_evidence() -> None:
     excluded = ExcludedCards("suspended", 10, 10)
     hard = Check("hard", "look", 20, 100, problem="like Again")
     pane = build_screen(answers, (), [hard], excluded_cards=excluded).panes[0]
-    assert pane.questions == ("wrong", "fit")
+    assert pane.questions[0] == "wrong"
+    assert pane.questions[-1] == "fit"
+    assert pane.check_names == ("hard",)
     reason = pane.items[-1]
     assert isinstance(reason, PaneLine)
     assert re.search(r"turn FSRS on and press Optimize \((sure|likely), \d+ %\)", reason.text)
