@@ -384,7 +384,7 @@ def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Ac
     """
     changed_presets = sum(len(act.subjects) for act in acts if act.kind not in _WITHOUT_MINUTES)
     for number, act in enumerate(acts, start=1):
-        if len(acts) == 1 and act.kind != ActKind.CHANGE_TO_FSRS_7:
+        if len(acts) == 1 and changed_presets == act.preset_count:
             act = _add_minutes(act, workload)
         if number == len(acts) and changed_presets:
             assumes_all_presets = changed_presets < act.preset_count

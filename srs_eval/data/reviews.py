@@ -35,6 +35,7 @@ LEARNING, REVIEW, RELEARNING, FILTERED, MANUAL, RESCHEDULED = range(6)
 MISSING = -1
 """Partition, deck or preset id of a review whose card or deck is not in the source, and any other
 number that the source does not have, such as the ease before a card's first answer."""
+NO_PRESET = "(no preset)"  # stands for the preset's name of cards that have none
 
 
 def find_arrays(value: object) -> Iterator[NDArray[Any]]:
@@ -468,7 +469,7 @@ class ReviewLog(ReadOnly):
     def preset_name(self, preset_id: int) -> str:
         """Return a preset's name; if several presets share it, the id is added."""
         if preset_id == MISSING:
-            return "(no preset)"
+            return NO_PRESET
         preset = self.presets.get(preset_id)
         if preset is None or not preset.name:
             return f"preset {preset_id}"

@@ -366,7 +366,7 @@ def test_fsrs_is_better_for_most_people_where_own_reviews_do_not_settle_it(
     difference = Interval(-0.05, half_width, 3_000, 90)
     settings = [replace(finding, interval=difference) for finding in turn_fsrs_off(make_settings())]
     act = next(act for act in find_acts(settings, ()) if act.kind == ActKind.TURN_FSRS_ON)
-    words = "better predictions" if is_settled else "better predictions for most people"
+    words = "better predictions" if is_settled else "better predictions for nearly everybody"
     assert describe_gain(act) == words
 
 

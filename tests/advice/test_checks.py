@@ -224,7 +224,7 @@ def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
     assert check(-0.3, 0.3, 0.01).problem == "like Again"
     assert checks._check_learning_from_hard(fine, None).level == "not yet"
     assert describe_check(check(0.2, 0.3, 0.3)) == (
-        "You may be pressing Hard (9 % of answers) for cards you forgot"
+        "Do you press Hard (9 % of answers) for cards you forgot? Not clear yet"
     )
 
 
@@ -518,7 +518,7 @@ def test_hard_hides_nothing_if_more_is_recalled_after_it_than_expected() -> None
     assert describe_check(open_check) == "Next review after Hard: can't tell yet"
     below = replace(open_check, expected=0.9)
     assert describe_check(below) == (
-        "You may be pressing Hard (15 % of answers) for cards you forgot"
+        "Do you press Hard (15 % of answers) for cards you forgot? Not clear yet"
     )
 
 

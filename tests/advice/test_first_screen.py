@@ -441,11 +441,11 @@ def test_second_pane_warns_of_hard_while_fsrs_is_off() -> None:
     )
     off = replace(finding, evidence=evidence)
     text = render_text(build_screen([off]))
-    assert "You may be pressing Hard (20 % of answers) for cards you forgot: press Again" in text
+    assert "Hard counts as remembered (20 % of answers): if you press it for cards" in text
     fine = [Check("hard", "fine", 200, 1_000, recalled=Interval(0.9, 0.01), expected=0.9)]
-    assert "may be pressing Hard" not in render_text(build_screen([off], checks=fine))
+    assert "Hard counts" not in render_text(build_screen([off], checks=fine))
     seldom = replace(off, evidence=replace(evidence, hard_share=0.05))
-    assert "may be pressing Hard" not in render_text(build_screen([seldom]))
+    assert "Hard counts" not in render_text(build_screen([seldom]))
 
 
 @pytest.mark.parametrize(
@@ -680,17 +680,14 @@ def test_hard_that_may_hide_forgetting_is_in_both_panes(share: float) -> None:
     hard = Check("hard", "not yet", round(1_000 * share), 1_000)
     fine = Check("leeches", "fine", 0, 900)
     panes = build_screen([finding], (), [hard, fine]).panes
-    for pane, text in (
-        (
-            panes[1],
-            f"You may be pressing Hard ({100 * share:.0f} % of answers) for cards you forgot",
-        ),
-        (panes[4], "You may be pressing Hard for cards you forgot: see 2"),
-    ):
-        lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
-        assert any(line.startswith(text) for line in lines) == (share > 0.1)
+    percent = f"{100 * share:.0f} %"
+    lines = [item.text for item in panes[1].items if isinstance(item, PaneLine)]
+    text = f"Hard counts as remembered ({percent} of answers)"
+    assert any(line.startswith(text) for line in lines) == (share > 0.1)
     last_lines = [item.text for item in panes[4].items if isinstance(item, PaneLine)]
-    assert any("pressing Hard" in line for line in last_lines)
+    assert f"Do you press Hard ({percent} of answers) for cards you forgot? Not clear yet" in (
+        last_lines
+    )
 
 
 def test_months_of_this_year_are_named_without_the_year() -> None:
@@ -728,8 +725,8 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
         build_screen(make_answers(), excluded_cards=ExcludedCards("deleted", 0, 1)).panes[0].items
     )
     lines = [item for item in items if isinstance(item, PaneLine)]
-    past_note = next(item for item in lines if "your past reviews" in item.text)
-    assert past_note.drop_order == 0
+    note = next(item for item in lines if "no cards left" in item.text or "deleted" in item.text)
+    assert note.drop_order == 0
 
 
 @pytest.mark.parametrize(
@@ -826,10 +823,10 @@ def test_verdict_that_only_lacks_days_says_so(days: int, verdict: str) -> None:
 def test_pane_of_checks_names_what_has_too_few_reviews() -> None:
     checks = [
         Check("leeches", "fine"),
-        Check("mature cards", "not yet", problem="few"),
-        Check("easy", "not yet", problem="few"),
-        Check("again", "fine", problem="seldom"),
-        Check("hard", "not yet", problem="few"),
+        Check("mature cards", "not yet", problem="few", recalled=Interval(0.9, 0.2, 30, 9)),
+        Check("easy", "not yet", problem="few", recalled=Interval(0.9, 0.2, 30, 9)),
+        Check("again", "not yet", problem="few"),  # relearned on the same day
+        Check("hard", "not yet", problem="few", recalled=Interval(0.9, 0.2, 30, 9)),
     ]
     *_, last = build_screen([], (), checks).panes[4].items
     assert isinstance(last, PaneLine)
@@ -848,3 +845,21 @@ def test_advice_on_suspended_cards_has_its_probability_and_evidence() -> None:
     reason = pane.items[-1]
     assert isinstance(reason, PaneLine)
     assert re.search(r"turn FSRS on and press Optimize \((sure|likely), \d+ %\)", reason.text)
+
+
+def test_presets_without_options_are_named_if_others_have_some() -> None:
+    group = RecallGroup("all", Interval(0.9, 0.02, 900, 60), 0.9)
+    known = Retention("no matter", (group,), 0.9, False, NONE)
+    unknown = replace(known, conclusion="not asked for", desired=None)
+    note = "The file lacks the options of “preset 7”."
+
+    def is_named(*retentions: Retention) -> bool:
+        findings = [
+            Finding("retention", name, evidence=retention)
+            for name, retention in zip(("Words", "preset 7"), retentions, strict=True)
+        ]
+        items = build_screen([*make_answers(), *findings]).panes[3].items
+        return any(isinstance(item, PaneLine) and item.text == note for item in items)
+
+    assert is_named(known, unknown)
+    assert not is_named(known, known)

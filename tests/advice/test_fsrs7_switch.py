@@ -538,13 +538,13 @@ def test_preview_has_the_figure_of_the_ranking(log: ReviewLog, ranked: dict[str,
     assert better.verdict == "better"
     percent = f"{100 * better.saved.estimate:.1f} %"
     assert describe_preview(better) == (
-        f"FSRS-7 would predict your answers {percent} better; your Anki cannot run it yet."
+        f"FSRS-7 would predict your answers {percent} better; Anki cannot run it yet."
     )
     for share in (0.0, -0.1):
         preview = fsrs7_switch.find_preview(log, move_towards_answers(ranked, share), 0.002)
         assert preview is not None
         assert describe_preview(preview) == (
-            "FSRS-7, which your Anki cannot run yet, would predict your answers no better."
+            "FSRS-7, which Anki cannot run yet, would predict your answers no better."
         )
 
 

@@ -567,7 +567,7 @@ def test_fsrs_is_not_to_be_turned_on_while_all_cards_are_suspended(log: ReviewLo
     parameters = next(assess_parameters(learner, list(learner.groups), {}, {}))
     assert shown.sentences(parameters)[:2] == (
         "Nothing to do.",
-        "Most of your reviews are of suspended or deleted cards, so presets cannot be evaluated.",
+        "Most of your reviews are of cards that are now suspended, so presets cannot be evaluated.",
     )
     assert not any("settle" in text for text in shown.sentences(parameters))
 

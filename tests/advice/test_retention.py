@@ -175,7 +175,7 @@ def test_cards_that_fade_within_a_day_are_named() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     lines = [item.text for item in pane.items if isinstance(item, PaneLine)]
-    assert any("young cards would need intervals shorter than one day" in line for line in lines)
+    assert any("one day, is too long for many young cards" in line for line in lines)
 
 
 def test_skipped_days_are_named_as_lateness() -> None:
@@ -273,7 +273,7 @@ def test_as_asked_is_withheld_while_hard_may_hide_lapses(
     assert pane is not None
     summary, items = pane.summary, pane.items
     assert (summary.level == "fine") == is_fine
-    warnings = [item for item in items if hasattr(item, "text") and "pressing Hard" in item.text]
+    warnings = [item for item in items if hasattr(item, "text") and "Hard counts" in item.text]
     assert bool(warnings) != is_fine
     answer = Finding("retention", "Default", evidence=retention)
     assert ("unless you press Hard for cards you forgot" in shown.line([answer])) == (share > 0.03)

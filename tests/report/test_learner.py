@@ -264,7 +264,7 @@ def test_report_says_what_fsrs7_would_bring_once(nothing_asked: pytest.MonkeyPat
     run = Run.from_configurations(resolve_configurations("AVG,MOVING-AVG"))
     for event in evaluate(log, resolve_configurations("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
-    line = "FSRS-7 would predict your answers 1.4 % better; your Anki cannot run it yet."
+    line = "FSRS-7 would predict your answers 1.4 % better; Anki cannot run it yet."
     text = render_as(build_learner_report(log, run, Protocol()), "md")
     assert line not in text  # FSRS-7 is not in this ranking
     preview = Fsrs7Preview("better", Interval(0.0142, 0.004, 2_000, 100))

@@ -18,7 +18,7 @@ from tests.tui.app_world import (
 )
 
 PREVIEW = Fsrs7Preview("better", Interval(0.0142, 0.004, 2_000, 100))
-LINE = "FSRS-7 would predict your answers 1.4 % better; your Anki cannot run it yet."
+LINE = "FSRS-7 would predict your answers 1.4 % better; Anki cannot run it yet."
 
 
 @pytest.mark.parametrize("pane", ["1", "2"])
@@ -46,4 +46,4 @@ async def test_without_both_models_there_is_no_line(tmp_path: Path) -> None:
         assert app.session.models.find_fsrs7_preview() is None
         await pilot.press("1")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
-        assert "your Anki cannot run it yet" not in screen_text(app)
+        assert "Anki cannot run it yet" not in screen_text(app)

@@ -19,7 +19,7 @@ from srs_eval.data.errors import format_count
 
 _MAX_NAMES = 3  # most presets that an act names
 _BETTER = "better predictions"
-_BETTER_FOR_MOST = "better predictions for most people"  # one's own reviews do not settle it
+_BETTER_FOR_MOST = "better predictions for nearly everybody"  # one's own reviews do not settle it
 _INDENT = "  "
 _DETAILS_DROP_ORDER = 10  # details go before any act
 _MAX_DETAILS = 9  # fewer than this come with any act
@@ -378,7 +378,7 @@ def _explain_keeping(act: Act) -> str:
         if isinstance(evidence, f.PresetParameters) and not evidence.can_be_fitted:
             text = (
                 "You have too few reviews to judge your parameters by: a preset needs at least "
-                f"{f.MIN_REVIEWS_TO_FIT}. Keep reviewing."
+                f"{f.MIN_REVIEWS_TO_FIT} usable reviews. Keep reviewing."
             )
         if act.is_known and not act.follows_fsrs:
             text += " FSRS predicts nearly everybody's answers better than SM-2."

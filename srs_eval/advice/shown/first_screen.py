@@ -23,6 +23,7 @@ from srs_eval.advice.shown.parameters import describe_single_preset, preset_acti
 from srs_eval.advice.shown.predicted import describe_other_scheduler
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
 from srs_eval.data.errors import format_count
+from srs_eval.data.reviews import NO_PRESET
 from srs_eval.stats.intervals import MIN_REVIEWS
 
 WAITING = PaneLine("…", "not yet")
@@ -151,12 +152,12 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
             )
         else:
             headline = "Nothing to change in Anki."
-            reason += " These answers are about your past reviews."
+            if not acts:
+                reason += " These answers are about your past reviews."
             if so_far.fit.recommendation == Recommendation.TURN_FSRS_ON:
                 certainty = say.format_certainty(so_far.fit.probability or 0.0)
                 reason += (
-                    " If you study these cards again, turn FSRS on and press Optimize "
-                    f"({certainty})."
+                    f" If you study them again, turn FSRS on and press Optimize ({certainty})."
                 )
                 questions_of_fit = ("fit",)
         if acts:
@@ -346,7 +347,24 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         for preset in presets:  # presets to change are dropped last
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
-    return Pane(TITLES[3], PaneLine(answer), (*lines, *rows), questions)
+    notes = [PaneLine(text, drop_order=len(rows) + 1) for text in _name_missing_options(so_far)]
+    return Pane(TITLES[3], PaneLine(answer), (*lines, *rows, *notes), questions)
+
+
+def _name_missing_options(so_far: _AnswersSoFar) -> Iterator[str]:
+    """Say which presets have reviews, but no options in the file, if others have some."""
+    retentions = [
+        (finding.subject, retention)
+        for finding, retention in so_far.with_evidence(f.Retention)
+        if not retention.fsrs_is_off
+    ]
+    missing = [
+        say.quote_name(name)
+        for name, retention in retentions
+        if retention.desired is None and name != NO_PRESET
+    ]
+    if missing and len(missing) < len(retentions):
+        yield f"The file lacks the options of {say.join_names(missing)}."
 
 
 def _describe_decks(
@@ -435,11 +453,14 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
         lines.insert(0, PaneLine(text, "look", MARKS["look"]))
     hard = next((check for check in so_far.checks if check.name == "hard"), None)
     if hard is not None and may_hide_forgetting(hard) and _is_pressed_often(hard):
-        text = describe_check(hard)
-        if retention is not None and retention.hard_may_hide_forgetting:
-            text = "You may be pressing Hard for cards you forgot: see 2"
         problem_count = sum(line.level == "look" for line in lines)
-        lines.insert(problem_count, PaneLine(text, "not yet", MARKS["not yet"]))
+        line = PaneLine(describe_check(hard), "not yet", MARKS["not yet"])
+        lines.insert(problem_count, line)
+    lines += [
+        PaneLine(describe_check(check), "not yet", MARKS["not yet"])
+        for check in so_far.checks
+        if check.name == "mature cards" and check.level == "not yet" and _is_rather_low(check)
+    ]
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
@@ -455,7 +476,11 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
 def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
     """Yield a line that names the buttons, and mature cards, with too few reviews to check them."""
     unchecked = {
-        check.name for check in checks if check.level == "not yet" and check.problem == "few"
+        check.name
+        for check in checks
+        if check.level == "not yet"
+        and check.problem == "few"
+        and check.recalled is not None  # else there may never be such reviews
     }
     names = [button.capitalize() for button in _BUTTONS if button in unchecked]
     if "mature cards" in unchecked:
@@ -463,6 +488,11 @@ def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
     if names:
         text = f"Too few reviews to check {say.join_names(names)}"
         yield PaneLine(text, "not yet", MARKS["not yet"])
+
+
+def _is_rather_low(mature_cards: f.Check) -> bool:
+    """Return True if recall of mature cards is rather too low than not, though not likely so."""
+    return (mature_cards.probability or 0.0) > 0.5
 
 
 def _is_pressed_often(hard: f.Check) -> bool:

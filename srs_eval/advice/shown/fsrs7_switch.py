@@ -43,8 +43,8 @@ def describe_preview(preview: f.Fsrs7Preview) -> str:
     """Return the line for learners whose Anki cannot run FSRS-7."""
     if preview.verdict == "better":
         percent = format_percent(preview.saved.estimate)
-        return f"FSRS-7 would predict your answers {percent} better; your Anki cannot run it yet."
-    return "FSRS-7, which your Anki cannot run yet, would predict your answers no better."
+        return f"FSRS-7 would predict your answers {percent} better; Anki cannot run it yet."
+    return "FSRS-7, which Anki cannot run yet, would predict your answers no better."
 
 
 def _sentences(finding: Finding) -> list[str]:

@@ -718,7 +718,7 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "like Again":
         return "You probably press Hard for cards that you have forgotten"
     if may_hide_forgetting(check):
-        return f"You may be pressing Hard ({share} of answers) for cards you forgot"
+        return f"Do you press Hard ({share} of answers) for cards you forgot? Not clear yet"
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"
     if check.problem == "seldom":

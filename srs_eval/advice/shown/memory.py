@@ -662,8 +662,8 @@ def _warn_of_hard(
     if share < (f.MIN_HARD_SHARE if is_asked else _MUCH_HARD):
         return None
     return PaneLine(
-        f"You may be pressing Hard ({say.format_share(share)} of answers) for cards you forgot: "
-        "press Again for those.",
+        f"Hard counts as remembered ({say.format_share(share)} of answers): if you press it for "
+        "cards you forgot, you remember less.",
         "not yet",
     )
 
@@ -816,8 +816,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"FSRS's estimate was {points} too high"
         case f.RetentionCause.SHORTEST_INTERVAL:
             return (
-                "many young cards would need intervals shorter than one day, which Anki does not "
-                f"have: this costs {points}"
+                "Anki's shortest review interval, one day, is too long for many young cards: this "
+                f"costs {points}"
             )
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)

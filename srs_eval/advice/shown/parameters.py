@@ -360,8 +360,8 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     caveats = []
     if evidence.excluded_majority:
         caveats.append(
-            "Most of your reviews are of suspended or deleted cards, so presets cannot be "
-            "evaluated."
+            f"Most of your reviews are of cards that are now {evidence.excluded_majority}, so "
+            "presets cannot be evaluated."
         )
     elif not evidence.is_known:
         caveats.append(
@@ -455,7 +455,7 @@ _SHARING_SENTENCES: Mapping[Recommendation, str] = {
         "You {forget} at much the same rate in your {units}: one set of parameters is enough"
     ),
     Recommendation.SPLIT: (
-        "You {forget} differently in your {units}: each needs parameters of its own"
+        "You {forget} differently in your {units}: give each parameters of its own"
     ),
     Recommendation.POOLED: (
         "Give each of your {units} parameters of its own, which also learn from the others"

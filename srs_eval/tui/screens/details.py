@@ -38,7 +38,7 @@ from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.schedulability import describe_measurement_at_length
-from srs_eval.stats.intervals import MIN_DAYS, Verdict, decide_verdict
+from srs_eval.stats.intervals import MIN_DAYS, Verdict, decide_verdict, has_enough_data
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
 from srs_eval.tui.models import SM2_AND_FSRS
@@ -374,7 +374,8 @@ class CompareScreen(AppScreen, actions="compare"):
         if verdict == "can't tell yet" and is_clear and difference.days < MIN_DAYS:
             heading = f"{format_count(difference.days, 'day')} are too few to say which is better"
         addition = self._describe_calibration(verdict, left, right)
-        if verdict == "can't tell yet":
+        advice_basis = self._describe_advice_basis(left, right)
+        if verdict == "can't tell yet" and not advice_basis:  # it says what decides instead
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
@@ -387,7 +388,7 @@ class CompareScreen(AppScreen, actions="compare"):
             (heading, "bold"),
             f"{addition}\nlog loss: {comparison}",
             (f" on {basis}", "dim"),
-            self._describe_advice_basis(left, right),
+            advice_basis,
         )
 
     def _describe_calibration(self, verdict: Verdict, left: Result, right: Result) -> str:
@@ -421,9 +422,11 @@ class CompareScreen(AppScreen, actions="compare"):
         if not gain:
             return f"\n“What to do” {basis}, and on other people's results."
         text = f"\n“What to do” {basis}: there, FSRS is {gain}."
-        rivals = evidence.rivals_of_kind("older scheduler")
-        if any(rival.verdict == "can't tell yet" for rival in rivals):
-            return f"{text} As this leaves it open, other people's results decide."
+        for rival in evidence.rivals_of_kind("older scheduler"):
+            if not has_enough_data(rival.difference):
+                return f"{text} They are too few to count on their own: other people's decide."
+            if rival.verdict == "can't tell yet":
+                return f"{text} As this leaves it open, other people's results decide."
         return f"{text} It also counts other people's results."
 
     def _format_figures(self, left: Result, right: Result) -> WidthDependent:
