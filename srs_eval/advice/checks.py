@@ -63,7 +63,8 @@ def run_checks(log: ReviewLog, learner: Learner | None) -> f.Finding:
         *_check_answers(learner),
     ]
     levels = {check.level for check in checks}
-    evidence = f.Checks(_conclude(levels), tuple(_sort_worst_first(checks)))
+    are_from_grades = log.import_summary.format.startswith("SuperMemo")
+    evidence = f.Checks(_conclude(levels), tuple(_sort_worst_first(checks)), are_from_grades)
     reviews = log.entries if log.entries is not None else log.rows
     return f.Finding("wrong", f.ALL_REVIEWS, reviews=len(reviews or ()), evidence=evidence)
 
@@ -106,7 +107,8 @@ def complete_checks(finding: f.Finding, findings: Sequence[f.Finding]) -> f.Find
     others = [other for other in findings if not isinstance(other.evidence, f.Checks)]
     checks = merge_checks([finding, *others])
     levels = {check.level for check in checks}
-    return replace(finding, evidence=f.Checks(_conclude(levels), checks))
+    evidence = replace(finding.evidence, conclusion=_conclude(levels), checks=checks)
+    return replace(finding, evidence=evidence)
 
 
 def _sort_worst_first(checks: Iterable[f.Check]) -> list[f.Check]:

@@ -809,6 +809,7 @@ class Checks(Evidence):
 
     conclusion: Literal["look", "fine", "can't tell"]
     checks: tuple[Check, ...]
+    are_from_grades: bool = False  # whether buttons stand for SuperMemo's grades
 
 
 # Questions that are answered last

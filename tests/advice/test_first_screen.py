@@ -863,3 +863,31 @@ def test_presets_without_options_are_named_if_others_have_some() -> None:
 
     assert is_named(known, unknown)
     assert not is_named(known, known)
+
+
+def test_presets_that_can_be_one_say_why_their_advice_differs() -> None:
+    note = "What to do still differs, because each is judged by its own reviews:"
+
+    def is_noted(*recommendations: Recommendation) -> bool:
+        presets = [
+            replace(
+                finding,
+                recommendation=recommendation,
+                parameters=None if recommendation == Recommendation.KEEP else (0.1,) * 21,
+            )
+            for finding, recommendation in zip(
+                [answer for answer in make_answers() if answer.question == PARAMETERS][:2],
+                recommendations,
+                strict=True,
+            )
+        ]
+        shared = [
+            replace(answer, recommendation=Recommendation.KEEP_SHARED)
+            for answer in make_answers()
+            if answer.question == "split"
+        ]
+        items = build_screen([*presets, *shared]).panes[3].items
+        return any(isinstance(item, PaneLine) and item.text == note for item in items)
+
+    assert is_noted(Recommendation.OPTIMIZE, Recommendation.KEEP)
+    assert not is_noted(Recommendation.KEEP, Recommendation.KEEP)

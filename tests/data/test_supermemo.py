@@ -265,3 +265,11 @@ def test_ankis_sm2_is_no_rival_where_it_never_scheduled(tmp_path: Path) -> None:
     )
     assert "SuperMemo" in text
     assert "SM-2" not in text
+
+
+def test_checks_say_which_grades_count_as_which_button(tmp_path: Path) -> None:
+    path = tmp_path / "Repetition History.txt"
+    path.write_bytes(format_history(HISTORY).encode())
+    finding = run_checks(load_log(path), None)
+    assert get_evidence(finding, Checks).are_from_grades
+    assert shown.sentences(finding)[-1].startswith("SuperMemo's grades 0 to 2 count as Again")

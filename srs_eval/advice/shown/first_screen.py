@@ -17,7 +17,12 @@ from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, PresetRow
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
-from srs_eval.advice.shown.habits import MARKS, describe_check, may_hide_forgetting
+from srs_eval.advice.shown.habits import (
+    GRADES_SENTENCE,
+    MARKS,
+    describe_check,
+    may_hide_forgetting,
+)
 from srs_eval.advice.shown.memory import RetentionPane, render_retention
 from srs_eval.advice.shown.parameters import describe_single_preset, preset_action
 from srs_eval.advice.shown.predicted import describe_other_scheduler
@@ -338,6 +343,10 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
         text += f" You need not merge them: keeping {all_of_them} does no harm."
     lines = [PaneLine(text)]
+    actions = {preset_action(preset) for preset in so_far.presets}
+    if finding.recommendation == Recommendation.KEEP_SHARED and len(actions) > 1:
+        text = "What to do still differs, because each is judged by its own reviews:"
+        lines.append(PaneLine(text, drop_order=sharing.unit_count + 2))
     if sharing.unit_count == 1:
         lines += _describe_decks(sharing_findings)
     rows: list[PresetRow] = []
@@ -465,6 +474,8 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
     ]
+    if any(checks.are_from_grades for _, checks in so_far.with_evidence(f.Checks)):
+        lines.append(PaneLine(GRADES_SENTENCE, drop_order=len(lines)))
     if problems:
         count = f"{len(problems)} warnings: " if len(problems) > 1 else ""
         summary = PaneLine(f"{count}{' · '.join(problems)}", "look", "!")

@@ -431,6 +431,9 @@ def _describe_problems(finding: Finding) -> list[str]:
     return [describe_check(check) for check in checks if check.level == "look"]
 
 
+GRADES_SENTENCE = "SuperMemo's grades 0 to 2 count as Again, 3 as Hard, 4 as Good and 5 as Easy."
+
+
 def _checks_sentences(finding: Finding) -> list[str]:
     """Return each check, the worst first; what is worth a look is followed by an explanation."""
     checks = get_evidence(finding, f.Checks).checks
@@ -440,6 +443,8 @@ def _checks_sentences(finding: Finding) -> list[str]:
     for check in checks:
         sentences.append(f"{describe_check(check)}.")
         sentences += _explain_check(check)
+    if get_evidence(finding, f.Checks).are_from_grades:
+        sentences.append(GRADES_SENTENCE)
     return sentences
 
 
