@@ -380,7 +380,8 @@ def _expected_gain(finding: f.Finding) -> float:
 def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
     """Yield the acts with minutes, which are those of optimized parameters in all presets.
 
-    A single act gets those at equal memory, the last act those at the retention asked for.
+    A single act gets those at equal memory if it changes all presets; the last act gets those at
+    the retention asked for.
     """
     changed_presets = sum(len(act.subjects) for act in acts if act.kind not in _WITHOUT_MINUTES)
     for number, act in enumerate(acts, start=1):

@@ -505,7 +505,6 @@ class RetentionPane:
     items: tuple[PaneItem, ...]
     recalled: float  # share of all reviews
     remembers_too_little: bool  # over all cards
-    hard_may_hide_forgetting: bool
 
 
 def render_retention(
@@ -592,7 +591,6 @@ def render_retention(
         tuple(items),
         recalled=overall.recalled.estimate,
         remembers_too_little=marks["all"] == "look",
-        hard_may_hide_forgetting=hard_line is not None and hard_line.level == "not yet",
     )
 
 
