@@ -17,6 +17,7 @@ from srs_eval.advice.learning_from_hard import (
     _ReviewPairs,
     measure_learning_from_hard,
 )
+from srs_eval.advice.shown.habits import describe_learning_from_hard
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.stats.intervals import Interval
 from tools.simulated.worlds import World, simulate_world
@@ -117,3 +118,16 @@ def test_learning_from_hard_is_unknown_for_few_reviews_after_it(log: ReviewLog) 
     rating = np.where(log.entries.rating == 2, 3, log.entries.rating)
     without_hard = replace(log, entries=replace(log.entries, rating=rating))
     assert measure_learning_from_hard(Learner.of(without_hard)) is None
+
+
+@pytest.mark.parametrize(
+    ("recalled", "comparison"),
+    [(0.8, "even less than"), (0.86, "about as much as"), (0.9, "more than")],
+)
+def test_recall_after_hard_is_compared_with_no_growth(recalled: float, comparison: str) -> None:
+    growth = Interval(0.0, 0.1, 500, 60)
+    learning = LearningFromHard(recalled, 0.858, growth, growth, chance=0.2)
+    text = describe_learning_from_hard(learning)
+    assert text.endswith(f"{comparison} if Hard had done nothing for your memory (85.8 %).")
+    rare = describe_learning_from_hard(replace(learning, chance=0.001))
+    assert rare.endswith("it does so little for fewer than 1 %.")

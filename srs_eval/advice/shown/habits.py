@@ -159,6 +159,9 @@ def _hard_sentences(finding: Finding) -> list[str]:
     return sentences
 
 
+_NEGLIGIBLE_RECALL = 0.005  # a smaller difference in recall after Hard is not called one
+
+
 def describe_learning_from_hard(learning: f.LearningFromHard) -> str:
     """Compare recall after Hard with recall of cards that are no stronger after it.
 
@@ -167,16 +170,20 @@ def describe_learning_from_hard(learning: f.LearningFromHard) -> str:
     recalled = format_percent(learning.recalled)
     unchanged = format_percent(learning.unchanged)
     reviews = format_count(learning.hard.reviews, "held-out review")
+    difference = learning.recalled - learning.unchanged
+    comparison = "more than" if difference > 0 else "even less than"
+    if abs(difference) < _NEGLIGIBLE_RECALL:
+        comparison = "about as much as"
     text = (
-        f"In {reviews} whose previous review was a held-out Hard, you recalled {recalled}. If Hard "
-        f"had not strengthened your memory, you would have recalled {unchanged}."
+        f"In {reviews} after a Hard, you recalled {recalled}: {comparison} if Hard had done "
+        f"nothing for your memory ({unchanged})."
     )
     if learning.is_misused:
         percent = round(100 * learning.chance)
         people = f"about {percent} %" if percent else "fewer than 1 %"
         text += (
-            " Memory usually grows at a Hard. Among people who press it only for cards that they "
-            f"recall, {people} gain as little."
+            " Among people who press Hard only for cards that they recall, it does so little for "
+            f"{people}."
         )
     return text
 
