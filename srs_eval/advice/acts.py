@@ -121,6 +121,8 @@ class Act:
     scheduler: f.Rival | None = None  # of another program; the verdict is on FSRS beside it
     review_limit: int | None = None  # reviews a day, if only one preset's limit is reached
     backlog: Backlog | None = None
+    sm2: f.Rival | None = None
+    """SM-2 beside optimized FSRS, if FSRS is better and the file does not say which one is used."""
     check: f.Check | None = None  # the check behind it, if it is about a habit or an ignore date
     finding: f.Finding | None = None  # the finding behind it, with parameters to copy or without
 
@@ -308,9 +310,22 @@ def _find_settings_acts(answers: Sequence[f.Finding], workload: Workload | None)
     elif fit is not None and scheduler is not None and parameter_acts:
         yield _make_other_scheduler_act(f.get_evidence(fit, f.Fit), scheduler, parameter_acts[0])
     elif parameter_acts:
+        if fit is not None:
+            sm2 = _find_worse_sm2(f.get_evidence(fit, f.Fit))
+            parameter_acts = [
+                act if act.is_known else replace(act, sm2=sm2) for act in parameter_acts
+            ]
         yield from _with_minutes(parameter_acts, workload)
     else:
         yield _make_keep_act(presets)
+
+
+def _find_worse_sm2(fit: f.Fit) -> f.Rival | None:
+    """Return SM-2 if optimized FSRS predicts these reviews better."""
+    for rival in fit.rivals_of_kind("older scheduler"):
+        if rival.verdict == "better":  # of FSRS
+            return rival
+    return None
 
 
 def _make_scheduler_act(kind: ActKind, fit: f.Finding, workload: Workload | None) -> Act:

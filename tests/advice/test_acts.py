@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -392,3 +393,19 @@ def test_other_scheduler_is_kept_if_fsrs_seems_worse_than_the_average(
     (fit,) = [finding for finding in settings if isinstance(finding.evidence, Fit)]
     answer = "Change to FSRS? Yes" if changes else "Change to FSRS? Not yet"
     assert sentences(fit)[0].startswith(answer)
+
+
+def test_fsrs_is_to_be_turned_on_first_if_the_file_does_not_say_whether_it_is() -> None:
+    answers = []
+    for finding in make_settings():
+        if isinstance(finding.evidence, PresetParameters):
+            finding = replace(finding, evidence=replace(finding.evidence, is_known=False))
+        answers.append(finding)
+
+    def tell(*findings: Finding) -> list[str]:
+        return [line.text.strip() for line in render_acts(find_acts(findings, ()))]
+
+    advice = [line for line in tell(*answers) if line.startswith("If FSRS is off, turn it on")]
+    assert len(advice) == 1
+    assert re.search(r"\d+ % better than SM-2", advice[0])
+    assert not any("If FSRS is off" in line for line in tell(*make_settings()))

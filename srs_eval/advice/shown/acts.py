@@ -281,6 +281,13 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
     if act.kind in _CLAIMS:
         verb = "should" if (act.probability or 0.0) >= f.LIKELY else "may"
         yield _CLAIMS[act.kind].format(verb=verb), ""
+    if act.sm2 is not None:
+        percent = round(100 * act.sm2.saved.estimate)
+        yield (
+            f"If FSRS is off, turn it on first: it predicts your answers {percent} % better than "
+            "SM-2.",
+            "",
+        )
     if act.kind == ActKind.CHANGE_TO_FSRS_7:
         yield (
             "To see how many cards would move, and the minutes a day, run srs-eval compare FILE "

@@ -424,7 +424,7 @@ class CompareScreen(AppScreen, actions="compare"):
         text = f"\n“What to do” {basis}: there, FSRS is {gain}."
         for rival in evidence.rivals_of_kind("older scheduler"):
             if not has_enough_data(rival.difference):
-                return f"{text} They are too few to count on their own: other people's decide."
+                return f"{text} They are too few on their own: other people's results decide."
             if rival.verdict == "can't tell yet":
                 return f"{text} As this leaves it open, other people's results decide."
         return f"{text} It also counts other people's results."
