@@ -381,12 +381,14 @@ class CompareScreen(AppScreen, actions="compare"):
                 addition = f" ({format_missing_data(missing)})"
         basis = f"{format_count(left.size, 'review')} from {format_count(difference.days, 'day')}"
         if differs(difference.estimate):
-            comparison = f"left is {format_difference_with_range(difference, than=' than right')}"
+            than = f" than {readable_name(right.configuration)}'s"
+            size = format_difference_with_range(difference, than=than)
+            comparison = f"{readable_name(left.configuration)}'s is {size}"
         else:
-            comparison = f"left and right are equal {format_interval(difference)}"
+            comparison = f"they are equal {format_interval(difference)}"
         return Text.assemble(
             (heading, "bold"),
-            f"{addition}\nlog loss: {comparison}",
+            f"{addition}\nLog loss (lower is better): {comparison}",
             (f" on {basis}", "dim"),
             advice_basis,
         )
