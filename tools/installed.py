@@ -37,8 +37,9 @@ def count_bytes(distribution: Distribution) -> int:
 def find_licence(distribution: Distribution) -> str:
     """Return the declared licence: an SPDX expression, a classifier, or a text's first line."""
     declared = distribution.metadata
-    if "License-Expression" in declared:
-        return declared["License-Expression"]
+    expressions = list(filter(None, declared.get_all("License-Expression") or ()))
+    if expressions:
+        return str(expressions[0])
     licences = [
         classifier.rpartition(" :: ")[2]
         for classifier in declared.get_all("Classifier") or ()
@@ -46,9 +47,8 @@ def find_licence(distribution: Distribution) -> str:
     ]
     if licences:
         return " and ".join(licences)
-    if not declared["License"]:
-        return "not declared"
-    return declared["License"].splitlines()[0]
+    texts = list(filter(None, declared.get_all("License") or ()))
+    return str(texts[0]).splitlines()[0] if texts else "not declared"
 
 
 def list_packages() -> list[tuple[str, str, int, str]]:

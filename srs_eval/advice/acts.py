@@ -310,22 +310,14 @@ def _find_settings_acts(answers: Sequence[f.Finding], workload: Workload | None)
     elif fit is not None and scheduler is not None and parameter_acts:
         yield _make_other_scheduler_act(f.get_evidence(fit, f.Fit), scheduler, parameter_acts[0])
     elif parameter_acts:
-        if fit is not None:
-            sm2 = _find_worse_sm2(f.get_evidence(fit, f.Fit))
+        sm2 = None if fit is None else f.get_evidence(fit, f.Fit).sm2
+        if sm2 is not None and sm2.verdict == "better":  # of FSRS
             parameter_acts = [
                 act if act.is_known else replace(act, sm2=sm2) for act in parameter_acts
             ]
         yield from _with_minutes(parameter_acts, workload)
     else:
         yield _make_keep_act(presets)
-
-
-def _find_worse_sm2(fit: f.Fit) -> f.Rival | None:
-    """Return SM-2 if optimized FSRS predicts these reviews better."""
-    for rival in fit.rivals_of_kind("older scheduler"):
-        if rival.verdict == "better":  # of FSRS
-            return rival
-    return None
 
 
 def _make_scheduler_act(kind: ActKind, fit: f.Finding, workload: Workload | None) -> Act:

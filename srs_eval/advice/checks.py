@@ -63,7 +63,7 @@ def run_checks(log: ReviewLog, learner: Learner | None) -> f.Finding:
         *_check_answers(learner),
     ]
     levels = {check.level for check in checks}
-    are_from_grades = log.import_summary.format.startswith("SuperMemo")
+    are_from_grades = log.import_summary.app_name == "SuperMemo"
     evidence = f.Checks(_conclude(levels), tuple(_sort_worst_first(checks)), are_from_grades)
     reviews = log.entries if log.entries is not None else log.rows
     return f.Finding("wrong", f.ALL_REVIEWS, reviews=len(reviews or ()), evidence=evidence)

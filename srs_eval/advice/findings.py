@@ -521,7 +521,12 @@ class Fit(Evidence):
         They have to be enough for showing a log loss by itself.
         """
         has_enough = self.log_loss.reviews >= MIN_REVIEWS_SHOWN
-        return has_enough and bool(self.rivals_of_kind("older scheduler"))
+        return has_enough and self.sm2 is not None
+
+    @property
+    def sm2(self) -> Rival | None:
+        """Return SM-2, Anki's older scheduler, if it predicted these reviews, too."""
+        return next(iter(self.rivals_of_kind("older scheduler")), None)
 
     def rivals_of_kind(self, kind: str) -> list[Rival]:
         """Return the rivals of one kind."""

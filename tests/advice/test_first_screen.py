@@ -725,7 +725,7 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
         build_screen(make_answers(), excluded_cards=ExcludedCards("deleted", 0, 1)).panes[0].items
     )
     lines = [item for item in items if isinstance(item, PaneLine)]
-    note = next(item for item in lines if "no cards left" in item.text or "deleted" in item.text)
+    note = next(item for item in lines if "cards that you have deleted" in item.text)
     assert note.drop_order == 0
 
 
@@ -891,3 +891,35 @@ def test_presets_that_can_be_one_say_why_their_advice_differs() -> None:
 
     assert is_noted(Recommendation.OPTIMIZE, Recommendation.KEEP)
     assert not is_noted(Recommendation.KEEP, Recommendation.KEEP)
+
+
+def test_presets_that_all_stay_as_they_are_have_no_note_on_differing_advice() -> None:
+    answers = turn_fsrs_off(Recommendation.STAY_WITH_SM2)
+    shared = [
+        replace(answer, recommendation=Recommendation.KEEP_SHARED)
+        if answer.question == "split"
+        else answer
+        for answer in answers
+    ]
+    items = build_screen(shared).panes[3].items
+    assert {item.cells[-1] for item in items if isinstance(item, PresetRow)} == {"keep"}
+    texts = [item.text for item in items if isinstance(item, PaneLine)]
+    assert not any("still differs" in text for text in texts)
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_rule_is_told_by_which_an_unlikely_change_is_advised_or_not(is_off: bool) -> None:
+    finding = next(
+        answer for answer in make_answers() if isinstance(answer.evidence, PresetParameters)
+    )
+    assert isinstance(finding.evidence, PresetParameters)
+    unlikely = replace(
+        finding,
+        recommendation=Recommendation.OPTIMIZE,
+        probability=0.66,
+        parameters=(0.1,) * 21 if is_off else None,
+        evidence=replace(finding.evidence, fsrs_is_off=is_off),
+    )
+    text = " ".join(sentences(unlikely))
+    assert ("srs-eval names the better bet of the two" in text) == is_off
+    assert ("only if the chance is at least 80 %" in text) != is_off

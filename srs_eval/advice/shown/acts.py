@@ -80,11 +80,11 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.LEAVE_FSRS_OFF:
             return "Leave FSRS off."
         case ActKind.CHANGE_TO_FSRS:
-            return f"Change from {_name_scheduler(act)} to FSRS."
+            return f"Change from {_name_other_scheduler(act)} to FSRS."
         case ActKind.FIT_FSRS:
-            return f"Stay with {_name_scheduler(act)} for now."
+            return f"Stay with {_name_other_scheduler(act)} for now."
         case ActKind.STAY_WITH_SCHEDULER:
-            return f"Stay with {_name_scheduler(act)}."
+            return f"Stay with {_name_other_scheduler(act)}."
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS if act.follows_fsrs:
             return "Then keep the default parameters."
         case ActKind.CHANGE_NOTHING:
@@ -112,7 +112,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
     return f"{say.capitalize(instruction)}."
 
 
-def _name_scheduler(act: Act) -> str:
+def _name_other_scheduler(act: Act) -> str:
     assert act.scheduler is not None
     return act.scheduler.name
 

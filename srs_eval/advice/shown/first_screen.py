@@ -343,10 +343,6 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         all_of_them = "both" if sharing.unit_count == 2 else f"all {sharing.unit_count}"
         text += f" You need not merge them: keeping {all_of_them} does no harm."
     lines = [PaneLine(text)]
-    actions = {preset_action(preset) for preset in so_far.presets}
-    if finding.recommendation == Recommendation.KEEP_SHARED and len(actions) > 1:
-        text = "What to do still differs, because each is judged by its own reviews:"
-        lines.append(PaneLine(text, drop_order=sharing.unit_count + 2))
     if sharing.unit_count == 1:
         lines += _describe_decks(sharing_findings)
     rows: list[PresetRow] = []
@@ -356,6 +352,10 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         for preset in presets:  # presets to change are dropped last
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
+    actions = {row.cells[-1] for row in rows}
+    if finding.recommendation == Recommendation.KEEP_SHARED and len(actions) > 1:
+        text = "What to do still differs, because each is judged by its own reviews:"
+        lines.append(PaneLine(text, drop_order=len(rows) + 2))
     notes = [PaneLine(text, drop_order=len(rows) + 1) for text in _name_missing_options(so_far)]
     return Pane(TITLES[3], PaneLine(answer), (*lines, *rows, *notes), questions)
 
@@ -452,7 +452,7 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
         )
         lines.append(PaneLine(text, "not yet", MARKS["not yet"]))
     else:
-        lines += _list_unchecked(so_far.checks)
+        lines += _list_uncertain(so_far.checks)
     other_scheduler = None if so_far.fit is None else describe_other_scheduler(so_far.fit)
     if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
@@ -465,11 +465,6 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
         problem_count = sum(line.level == "look" for line in lines)
         line = PaneLine(describe_check(hard), "not yet", MARKS["not yet"])
         lines.insert(problem_count, line)
-    lines += [
-        PaneLine(describe_check(check), "not yet", MARKS["not yet"])
-        for check in so_far.checks
-        if check.name == "mature cards" and check.level == "not yet" and _is_rather_low(check)
-    ]
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
@@ -484,8 +479,12 @@ def _checks_pane(so_far: _AnswersSoFar, retention: RetentionPane | None) -> Pane
     return Pane(TITLES[4], summary, tuple(lines), ("wrong",))
 
 
-def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
-    """Yield a line that names the buttons, and mature cards, with too few reviews to check them."""
+def _list_uncertain(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
+    """Yield lines on what is rather wrong than not, and on what has too few reviews to check it."""
+    for check in checks:
+        # A probability above LIKELY is a warning already.
+        if check.level == "not yet" and (check.probability or 0.0) > 0.5:
+            yield PaneLine(describe_check(check), "not yet", MARKS["not yet"])
     unchecked = {
         check.name
         for check in checks
@@ -499,11 +498,6 @@ def _list_unchecked(checks: Sequence[f.Check]) -> Iterator[PaneLine]:
     if names:
         text = f"Too few reviews to check {say.join_names(names)}"
         yield PaneLine(text, "not yet", MARKS["not yet"])
-
-
-def _is_rather_low(mature_cards: f.Check) -> bool:
-    """Return True if recall of mature cards is rather too low than not, though not likely so."""
-    return (mature_cards.probability or 0.0) > 0.5
 
 
 def _is_pressed_often(hard: f.Check) -> bool:

@@ -33,13 +33,18 @@ def _rival_name(rival: f.Rival) -> str:
     return {"older scheduler": "SM-2", "average": "your average"}.get(rival.kind, rival.name)
 
 
-def describe_gain_over_sm2(fit: f.Fit) -> str:
-    """Say how much better FSRS predicts than SM-2: "1 % worse than SM-2 (from 15 % better to ...)".
-
-    "" if SM-2 did not predict these reviews.
-    """
-    rivals = fit.rivals_of_kind("older scheduler")
-    return _format_saving(rivals[0].saved, "SM-2") if rivals else ""
+def describe_advice_basis(fit: f.Fit) -> str:
+    """Say on which reviews the advice rests, how FSRS did there, and what else it counts."""
+    reviews = format_count(fit.log_loss.reviews, "held-out review")
+    basis = f"“What to do” rests on {reviews} of cards still in use"
+    if fit.sm2 is None:
+        return f"{basis}, and on other people's results."
+    text = f"{basis}: there, FSRS is {_format_saving(fit.sm2.saved, 'SM-2')}."
+    if not has_enough_data(fit.sm2.difference):
+        return f"{text} They are too few on their own: other people's results decide."
+    if fit.sm2.verdict == "can't tell yet":
+        return f"{text} As this leaves it open, other people's results decide."
+    return f"{text} It also counts other people's results."
 
 
 def _format_saving(saved: Interval, than: str = "") -> str:
@@ -179,7 +184,7 @@ def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
     fit = f.get_evidence(finding, f.Fit)
     if fit.fsrs_is_off and not fit.excluded_majority:
         return None
-    rival = fit.current_scheduler or next(iter(fit.rivals_of_kind("older scheduler")), None)
+    rival = fit.current_scheduler or fit.sm2
     if rival is None:
         return None
     name = "SM-2" if rival.kind == "older scheduler" else rival.name

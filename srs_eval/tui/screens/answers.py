@@ -461,13 +461,13 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         copyable_answer = next((answer for answer in answers if answer.parameters), None)
         if self._pane_number == _PANE_OF_ACTS:
             copyable_answer = self.session.overview.first_screen.copyable
+        questions = [answer.question for answer in answers]
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
             if is_of_other_line or question == INCONCLUSIVE_LINE:
                 title = answer_question.title
-                same_question = [other for other in answers if other.question == answer.question]
-                if question == INCONCLUSIVE_LINE and len(same_question) > 1:
+                if question == INCONCLUSIVE_LINE and questions.count(answer.question) > 1:
                     title += f" ({_name_subject(answer)})"
                 if answer in other_answers and answer.parameters and answer != copyable_answer:
                     title += f" “{answer.subject}” (for its parameters, press n)"

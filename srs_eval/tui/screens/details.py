@@ -25,7 +25,7 @@ from srs_eval.advice.sentences import (
     format_missing_data,
     format_percent,
 )
-from srs_eval.advice.shown.predicted import CurvesTable, describe_gain_over_sm2
+from srs_eval.advice.shown.predicted import CurvesTable, describe_advice_basis
 from srs_eval.data.errors import format_count
 from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.loss_breakdown import LossBreakdown
@@ -38,7 +38,7 @@ from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.schedulability import describe_measurement_at_length
-from srs_eval.stats.intervals import MIN_DAYS, Verdict, decide_verdict, has_enough_data
+from srs_eval.stats.intervals import MIN_DAYS, Verdict, decide_verdict
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
 from srs_eval.tui.models import SM2_AND_FSRS
@@ -417,19 +417,7 @@ class CompareScreen(AppScreen, actions="compare"):
             return ""
         if overview.row_rule == "benchmark" or fits[0].reviews == left.size:
             return "\n“What to do” also takes other people's results into account."
-        evidence = get_evidence(fits[0], Fit)
-        gain = describe_gain_over_sm2(evidence)
-        reviews = format_count(evidence.log_loss.reviews, "held-out review")
-        basis = f"rests on {reviews} of cards still in use"
-        if not gain:
-            return f"\n“What to do” {basis}, and on other people's results."
-        text = f"\n“What to do” {basis}: there, FSRS is {gain}."
-        for rival in evidence.rivals_of_kind("older scheduler"):
-            if not has_enough_data(rival.difference):
-                return f"{text} They are too few on their own: other people's results decide."
-            if rival.verdict == "can't tell yet":
-                return f"{text} As this leaves it open, other people's results decide."
-        return f"{text} It also counts other people's results."
+        return f"\n{describe_advice_basis(get_evidence(fits[0], Fit))}"
 
     def _format_figures(self, left: Result, right: Result) -> WidthDependent:
         results = (left, right)
