@@ -1,11 +1,13 @@
 """Check what is said about costs on learners whose memory is known and is not the model's.
 
-    python benchmarks/ranges.py [--learners 100] [--jobs 2] [--results FILE] [--quick]
+    python benchmarks/ranges.py [--learners 100] [--assume optimized] [--jobs 2] [--results FILE]
+        [--quick]
 
 Learners of three kinds (power law, ACT-R, FSRS-6; half of them with SM-2) study for some months.
 Their collection is written, read, and answered by `srs_eval.workload`. Then the same learner goes
 on for a year with the true memory: once under today's schedule, and once at each desired retention
-under FSRS with exactly the parameters that the program has fitted. Figures of that year are the
+under FSRS with exactly the parameters that the program has fitted (with --assume current: under
+FSRS with the learner's current parameters). Figures of that year are the
 truth. Cards of power-law and ACT-R learners differ (standard deviation 0.45 logits, 22 % of speed);
 days shift the logit of recall (AR(1), standard deviation 0.4, phi 0.4).
 
@@ -40,6 +42,7 @@ from srs_eval.advice.workload import presets as preset_simulation
 from srs_eval.advice.workload.estimate import (
     COMPARED_RETENTIONS,
     GLANCE_RETENTIONS,
+    Assumption,
     Workload,
     WorkloadQuestion,
     workload,
@@ -184,26 +187,31 @@ def live_on(
     return (reviews / DAYS, float(minutes), float(p.sum()), recalled / reviews, 0.0)
 
 
-def ask(learner: StudiedMonths, seed: int) -> tuple[Workload, FloatArray]:
-    """Return the program's answer, and the parameters that it fits."""
+def ask(
+    learner: StudiedMonths, seed: int, assume: Assumption = "optimized"
+) -> tuple[Workload, FloatArray]:
+    """Return the program's answer, and the parameters that it assumes."""
     sim = copy.deepcopy(learner.sim)
     unseen = DAYS * learner.new_per_day
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "collection.anki2"
         write_collection(collect_learner(sim, seed, unseen=unseen, set_aside=False), path)
         log = load(path)
-    *_, last = workload(log, question=WorkloadQuestion(retentions=COMPARED_RETENTIONS))
+    question = WorkloadQuestion(retentions=COMPARED_RETENTIONS, assume=assume)
+    *_, last = workload(log, question=question)
     by_preset = Learner.of(log)
     (group,) = by_preset.groups
+    if assume == "current":
+        return last, np.array(by_preset.active_parameters(group))
     cards = preset_simulation.prepare_preset(by_preset, group, DAYS, 0, None, is_off=False)
     best = next(preset_simulation.fit_and_draw(by_preset, cards, 1, "FSRS-6"))
     return last, np.array(best.parameters)
 
 
-def check_learner(truth: Truth, seed: int) -> dict[str, Any]:
+def check_learner(truth: Truth, seed: int, assume: Assumption) -> dict[str, Any]:
     """Return what is told of one learner, and what is true."""
     learner = study(truth, seed)
-    told, w = ask(learner, seed)
+    told, w = ask(learner, seed, assume)
     true = [
         live_on(learner, told.new_a_day, w, retention) if retention in GLANCE_RETENTIONS else None
         for retention in told.retentions
@@ -235,6 +243,7 @@ def main() -> int:
     )
     parser.add_argument("--learners", type=int, default=100, help="of each truth")
     parser.add_argument("--first", type=int, default=0, help="seed of the first learner")
+    parser.add_argument("--assume", choices=("optimized", "current"), default="optimized")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--results", type=Path, help="keep learners here, and go on from it")
     parser.add_argument("--quick", action="store_true", help="two learners of each truth")
@@ -251,7 +260,9 @@ def main() -> int:
     ]
     start = time.time()
     with ProcessPoolExecutor(options.jobs) as pool:
-        running = [pool.submit(check_learner, *task) for task in tasks if task not in done]
+        running = [
+            pool.submit(check_learner, *task, options.assume) for task in tasks if task not in done
+        ]
         for future in as_completed(running):
             try:
                 record = future.result()

@@ -16,6 +16,7 @@ from statistics import NormalDist
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
+from srs_eval.advice.parameters import find_kept_presets
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory
 from srs_eval.stats.intervals import NORMAL_QUANTILE
@@ -93,8 +94,7 @@ class SameDesire:
     minutes_now: float
     recalled: float  # share of the reviews
     recalled_now: float
-    assumes_all_presets: bool = False
-    """Whether the figures assume new parameters in all presets, though acts change only some."""
+    is_average: bool = False  # whether presets ask for different retentions
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Act:
     forgotten: float | None = None  # share of the answers that are Again
     desired: float | None = None  # share that is asked for
     recalled: float | None = None  # share that would be remembered without the act
-    equal_memory: EqualMemory | None = None  # optimized FSRS, remembering as much as today
+    equal_memory: EqualMemory | None = None  # FSRS as advised, remembering as much as today
     at_same_desire: SameDesire | None = None  # None if minutes hardly change
     subjects: tuple[str, ...] = ()  # presets, if the act is about single ones
     preset_count: int = 1
@@ -315,7 +315,9 @@ def _find_settings_acts(answers: Sequence[f.Finding], workload: Workload | None)
             parameter_acts = [
                 act if act.is_known else replace(act, sm2=sm2) for act in parameter_acts
             ]
-        yield from _with_minutes(parameter_acts, workload)
+        if _is_costed(parameter_acts, presets, workload):
+            parameter_acts = _add_all_minutes(parameter_acts, workload)
+        yield from parameter_acts
     else:
         yield _make_keep_act(presets)
 
@@ -384,25 +386,33 @@ def _expected_gain(finding: f.Finding) -> float:
     return (finding.probability or 0.0) * (finding.gain or 0.0) * reviews
 
 
-def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
-    """Yield the acts with minutes, which are those of optimized parameters in all presets.
+def _is_costed(
+    acts: Sequence[Act], presets: Sequence[f.Finding], workload: Workload | None
+) -> bool:
+    """Return True if the costs are those of following all the acts on parameters, and no others.
 
-    A single act gets those at equal memory if it changes all presets; the last act gets those at
-    the retention asked for.
+    For a moment they may be those of earlier answers.
     """
-    changed_presets = sum(len(act.subjects) for act in acts if act.kind not in _WITHOUT_MINUTES)
-    for number, act in enumerate(acts, start=1):
-        if len(acts) == 1 and changed_presets == act.preset_count:
-            act = _add_minutes(act, workload)
-        if number == len(acts) and changed_presets:
-            assumes_all_presets = changed_presets < act.preset_count
-            same_desire = _find_same_desire(workload, assumes_all_presets=assumes_all_presets)
-            act = replace(act, at_same_desire=same_desire)
-        yield act
+    if workload is None or any(act.kind in _WITHOUT_MINUTES for act in acts):
+        return False
+    kept = find_kept_presets(presets)
+    simulated = {name for name, _ in workload.presets}  # others have no cards in use
+    return simulated & kept == set(workload.kept)
 
 
-def _find_same_desire(workload: Workload | None, *, assumes_all_presets: bool) -> SameDesire | None:
-    """Return what optimized FSRS changes at the retention asked for now, for all presets together.
+def _add_all_minutes(acts: Sequence[Act], workload: Workload | None) -> list[Act]:
+    """Return the acts with the minutes of following all of them.
+
+    A single act gets those at equal memory, the last act those at the retention asked for.
+    """
+    if len(acts) == 1:
+        acts = [_add_minutes(acts[0], workload)]
+    last = replace(acts[-1], at_same_desire=_find_same_desire(workload))
+    return [*acts[:-1], last]
+
+
+def _find_same_desire(workload: Workload | None) -> SameDesire | None:
+    """Return what the acts change at the retention asked for now, for all presets together.
 
     None until all draws are done, if minutes hardly change, and if a limit of reviews decides them.
     """
@@ -422,12 +432,12 @@ def _find_same_desire(workload: Workload | None, *, assumes_all_presets: bool) -
         minutes_now,
         recalled,
         workload.current_figures[RECALLED],
-        assumes_all_presets,
+        is_average=len({desired for _, desired in workload.presets}) > 1,
     )
 
 
 def _add_minutes(act: Act, workload: Workload | None) -> Act:
-    """Add what optimized FSRS changes in minutes a day at equal memory, if that is known."""
+    """Add what FSRS as advised changes in minutes a day at equal memory, if that is known."""
     same_memory = _find_equal_memory(workload)
     if same_memory is None:
         return act

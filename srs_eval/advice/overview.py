@@ -56,8 +56,9 @@ class Overview:
     excluded_cards: f.ExcludedCards | None = None  # set if nearly all reviewed cards are gone
     shows_saved_answers: bool = False
     """Set once saved answers about an earlier state of the file have been added."""
-    has_taught_parameters: bool = False
-    """Set once TAUGHT_PARAMETERS is settled, whose answers replace those to PARAMETERS."""
+    late_keys: frozenset[tuple[str, str, str]] = frozenset()
+    """Keys of the answers to TAUGHT_PARAMETERS once it is settled: they replace others about the
+    same thing, whichever come first."""
     waiting: list[str] = field(default_factory=list)  # questions not settled yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -91,13 +92,13 @@ class Overview:
         remaining = []
         for answer in self.answers:
             key = _answer_key(answer)
-            if answer.question == PARAMETERS and self.has_taught_parameters:
-                new_by_key.pop(key, None)  # computed without taught parameters
+            if key in self.late_keys:
+                new_by_key.pop(key, None)  # it knows less
                 remaining.append(answer)
             elif answer.question not in settled_questions and key not in new_by_key:
                 remaining.append(answer)
         if TAUGHT_PARAMETERS in settled_questions:
-            self.has_taught_parameters = True
+            self.late_keys = frozenset(new_by_key)
         self.answers = [*remaining, *new_by_key.values()]
         self.waiting = [question for question in self.waiting if question not in settled_questions]
 

@@ -12,7 +12,7 @@ it would move far with other days.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -165,6 +165,15 @@ def assess_parameters(
             over_all.candidates(),
         )
         yield f.Finding("parameters", f.ALL_PRESETS, reviews=len(over_all.index), evidence=evidence)
+
+
+def find_kept_presets(answers: Iterable[f.Finding]) -> frozenset[str]:
+    """Return the names of the presets whose parameters the answers to "parameters" leave alone."""
+    return frozenset(
+        answer.subject
+        for answer in answers
+        if isinstance(answer.evidence, f.PresetParameters) and not answer.parameters
+    )
 
 
 def has_late_candidates(learner: Learner, group: int) -> bool:

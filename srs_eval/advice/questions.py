@@ -99,6 +99,7 @@ class QuestionContext:
     defers_taught: bool = False
     """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because TAUGHT_PARAMETERS is also
     asked."""
+    known: Sequence[Finding] = ()  # answers on this log that were given before
 
     @cached_property
     def learner(self) -> Learner:
@@ -114,6 +115,19 @@ class QuestionContext:
     def default_learner(self) -> Learner:
         """Return the learner on Anki's rows if they can be evaluated, else on the benchmark's."""
         return self.learner if can_evaluate_by_preset(self.log) else self.learner_without_presets
+
+    @cached_property
+    def kept_presets(self) -> frozenset[str]:
+        """Names of the presets for which PARAMETERS advises no new parameters."""
+        answers: Iterable[Finding] = [
+            answer for answer in self.known if answer.question == PARAMETERS
+        ]
+        if not answers:
+            answers = self._assess_parameters(with_late=not self.defers_taught)
+        try:
+            return presets.find_kept_presets(answers)
+        except NotEnoughData:
+            return frozenset()  # COSTS says why
 
     @property
     def preset_ids(self) -> list[int]:
@@ -162,10 +176,11 @@ class QuestionContext:
 
     def _answer_costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # no answer if the schedule of the cards is unknown
-            yield from estimate_at_a_glance(self.log, self.context)
+            yield from estimate_at_a_glance(self.log, self.context, self.kept_presets)
 
     def _answer_workload(self) -> Iterator[Finding]:
-        with contextlib.closing(workload(self.log, context=self.context)) as estimates:
+        estimates = workload(self.log, context=self.context, kept=self.kept_presets)
+        with contextlib.closing(estimates):
             for estimate in estimates:
                 yield estimate.finding
 
@@ -194,10 +209,18 @@ class QuestionContext:
         yield from self._assess_parameters(with_late=not self.defers_taught)
 
     def _answer_taught_parameters(self) -> Iterator[Finding]:
+        """Answer PARAMETERS with all candidates, and COSTS again if other presets keep theirs."""
         with contextlib.suppress(NotEnoughData):  # PARAMETERS says why
             learner = self.learner
-            if any(presets.has_late_candidates(learner, group) for group in learner.groups):
-                yield from self._assess_parameters(with_late=True)
+            if not any(presets.has_late_candidates(learner, group) for group in learner.groups):
+                return
+            answers = list(self._assess_parameters(with_late=True))
+            yield from answers
+            kept = presets.find_kept_presets(answers)
+            if kept != self.kept_presets:
+                with contextlib.suppress(InputError):  # as in `_answer_costs`
+                    *_, last = estimate_at_a_glance(self.log, self.context, kept)
+                    yield last
 
     def _assess_parameters(self, *, with_late: bool) -> Iterator[Finding]:
         learner = self.default_learner

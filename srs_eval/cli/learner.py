@@ -654,6 +654,7 @@ def workload(
     budget: options.Budget = None,
     params: options.Params = None,
     states: options.States = "history",
+    assume: options.Assume = "advised",
     model: options.WorkloadModel = "FSRS-6",
     json: options.Json = None,
 ) -> int:
@@ -685,6 +686,7 @@ def workload(
         after=after,
         model=model,
         with_sm2=True,
+        assume=assume,
     )
     parameters = None if params is None else parse_parameters(params)
     estimate = None

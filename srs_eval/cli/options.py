@@ -918,6 +918,17 @@ WorkloadModel = Annotated[
         help="Schedule with this model, optimized.",
     ),
 ]
+Assume = Annotated[
+    Literal["advised", "current", "optimized"],
+    typer.Option(
+        "--assume",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="advised|current|optimized",
+        help="Parameters behind each desired retention: those that srs-eval advises (optimized "
+        "where it advises new ones, otherwise your current ones), your current ones, or optimized "
+        "ones in all presets.",
+    ),
+]
 States = Annotated[
     Literal["history", "stored"],
     typer.Option(

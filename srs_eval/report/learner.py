@@ -104,7 +104,7 @@ _LOSS_NOTE = (
 _Series = tuple[str, Sequence[float | FloatArray]]
 """Name and values of a line in a chart: estimates, or (estimate, low end, high end) each."""
 _MONTHS_IN_BRIEF = 6  # latest months that a brief table shows
-_COSTS_SUMMARY_LENGTH = 2  # sentences: what optimized FSRS costs, and what today's schedule costs
+_COSTS_SUMMARY_LENGTH = 2  # sentences: what FSRS costs as advised, and what today's schedule costs
 
 
 def build_learner_report(
@@ -133,7 +133,7 @@ def build_learner_report(
         log = anonymize(log)
         known = ()
         costs = None
-    question_context = QuestionContext(log, context, run.equivalence)
+    question_context = QuestionContext(log, context, run.equivalence, known=known)
     answers = _ask_all(question_context, on_question, known, costs)
     scheduler = own_scheduler(log)
     groups = run.groups()

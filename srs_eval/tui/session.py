@@ -443,7 +443,7 @@ class AppSession:
         If the final estimate is known already, it is the only one.
         """
         from srs_eval.advice.findings import get_evidence
-        from srs_eval.advice.questions import QuestionContext, ask
+        from srs_eval.advice.questions import TAUGHT_PARAMETERS, QuestionContext, ask
         from srs_eval.advice.workload.estimate import Workload
 
         log = self.log
@@ -451,7 +451,9 @@ class AppSession:
         if costs is not None:
             yield costs
         elif log is not None:
-            for answer in ask("workload", QuestionContext(log, self.options.context)):
+            known = () if TAUGHT_PARAMETERS in self.overview.waiting else self.overview.answers
+            question_context = QuestionContext(log, self.options.context, known=known)
+            for answer in ask("workload", question_context):
                 workload = get_evidence(answer, Workload)
                 if workload.has_all_draws:  # of the parameters that the reviews allow
                     self._costs = log, workload

@@ -320,11 +320,20 @@ def test_minutes_at_the_same_desire_need_new_parameters() -> None:
         return any(act.at_same_desire is not None for act in acts)
 
     assert is_told(changed)
-    assert is_told(changed, kept)
-    lines = [line.text for line in render_acts(find_acts([fit, changed, kept, asked], ()))]
-    condition = "  If all your presets got new parameters and you kept asking for 90 % on average,"
-    assert any(line.startswith(condition) for line in lines)
     assert not is_told(replace(changed, recommendation=Recommendation.DEFAULTS))
+    # The costs are those of the advice if the preset that keeps its parameters has them there, too.
+    by_preset = ((changed.subject, 0.9), (kept.subject, 0.8))
+    asked = replace(asked, evidence=replace(costs, presets=by_preset))
+    assert not is_told(changed, kept)
+    asked = replace(asked, evidence=replace(costs, presets=by_preset, kept=(kept.subject,)))
+    assert is_told(changed, kept)
+    changed_too = replace(
+        kept, recommendation=Recommendation.OPTIMIZE, probability=0.9, parameters=fsrs6.DEFAULT
+    )
+    assert not is_told(changed, changed_too)
+    lines = [line.text for line in render_acts(find_acts([fit, changed, kept, asked], ()))]
+    condition = "  If you kept asking for 90 % on average, you would spend"
+    assert any(line.startswith(condition) for line in lines)
 
 
 def test_presets_come_in_the_order_of_what_they_save_over_all_their_reviews() -> None:

@@ -867,19 +867,21 @@ def test_presets_without_options_are_named_if_others_have_some() -> None:
 
 def test_presets_that_can_be_one_say_why_their_advice_differs() -> None:
     note = "What to do still differs, because each is judged by its own reviews:"
+    shared_note = (
+        "The parameters for “A” and “B” are one set, fitted to your presets together. For the "
+        "others, the advice differs, because each is judged by its own reviews:"
+    )
+    of_preset = next(answer for answer in make_answers() if answer.question == PARAMETERS)
 
-    def is_noted(*recommendations: Recommendation) -> bool:
+    def is_noted(*recommendations: Recommendation, note: str = note) -> bool:
         presets = [
             replace(
-                finding,
+                of_preset,
+                subject=name,
                 recommendation=recommendation,
                 parameters=None if recommendation == Recommendation.KEEP else (0.1,) * 21,
             )
-            for finding, recommendation in zip(
-                [answer for answer in make_answers() if answer.question == PARAMETERS][:2],
-                recommendations,
-                strict=True,
-            )
+            for name, recommendation in zip("ABC", recommendations, strict=False)
         ]
         shared = [
             replace(answer, recommendation=Recommendation.KEEP_SHARED)
@@ -890,7 +892,11 @@ def test_presets_that_can_be_one_say_why_their_advice_differs() -> None:
         return any(isinstance(item, PaneLine) and item.text == note for item in items)
 
     assert is_noted(Recommendation.OPTIMIZE, Recommendation.KEEP)
+    assert is_noted(Recommendation.ONE_LINE, Recommendation.KEEP)
     assert not is_noted(Recommendation.KEEP, Recommendation.KEEP)
+    two_of_three = (Recommendation.ONE_LINE, Recommendation.ONE_LINE, Recommendation.TAUGHT)
+    assert is_noted(*two_of_three, note=shared_note)
+    assert not is_noted(*two_of_three)
 
 
 def test_presets_that_all_stay_as_they_are_have_no_note_on_differing_advice() -> None:

@@ -35,7 +35,7 @@ from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_collection
 
 FSRS7_PARAMETERS = tuple(float(np.float32(1.05 * value)) for value in fsrs7.DEFAULT)
-QUICK = WorkloadQuestion(retentions=(0.85,), days=30, new_a_day=0, draws=2)
+QUICK = WorkloadQuestion(retentions=(0.85,), days=30, new_a_day=0, draws=2, assume="optimized")
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +408,8 @@ def check_pane_of_costs(estimate: Workload, lead: str, line: str) -> None:
     assert ("Once FSRS is on, your Anki runs FSRS-7, but the figures by" in text) == (
         estimate.is_fsrs_off and bool(estimate.by_fsrs7)
     )
-    assert ("With FSRS-6 o" in text) == bool(estimate.by_fsrs7)
+    setup = "With FSRS-6 on and" if estimate.is_fsrs_off else "With optimized FSRS-6 parameters and"
+    assert (setup in text) == bool(estimate.by_fsrs7)
     lines = [item.text for item in items if isinstance(item, PaneLine) and "FSRS-7" in item.text]
     remarks = [text for text in lines if text != short.text]
     assert len(remarks) == (1 if line else 0)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from srs_eval.advice import findings as f
-from srs_eval.advice import parameters, population, shown, taught
+from srs_eval.advice import parameters, population, questions, shown, taught
 from srs_eval.advice.acts import ActKind, find_acts
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.milestones import ReviewsForAdvice
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.parameters import assess_parameters
-from srs_eval.advice.questions import PARAMETERS, TAUGHT_PARAMETERS, QuestionContext, ask
+from srs_eval.advice.questions import COSTS, PARAMETERS, TAUGHT_PARAMETERS, QuestionContext, ask
 from srs_eval.advice.sentences import explain_where_to_paste
 from srs_eval.advice.shown.acts import render_acts
 from srs_eval.data.reviews import IntArray, ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.training.hyperparameters import Context
+from tests.tui.app_world import make_costs
 
 FIRST = 300  # reviews to fit to
 
@@ -164,6 +167,51 @@ def test_overview_keeps_taught_answers_whichever_task_ends_first(
             overview.add([finding], [question])
         assert overview.find_answers(PARAMETERS) == (advised,)
         assert not {PARAMETERS, TAUGHT_PARAMETERS} & set(overview.waiting)
+
+
+def test_costs_follow_the_late_answers_whichever_task_ends_first(
+    log: ReviewLog, advised: f.Finding
+) -> None:
+    by_early, by_late = (make_costs(kept=kept).glance_finding for kept in ((advised.subject,), ()))
+    for tasks in (
+        [([by_early], COSTS), ([advised, by_late], TAUGHT_PARAMETERS)],
+        [([advised, by_late], TAUGHT_PARAMETERS), ([by_early], COSTS)],
+    ):
+        overview = Overview.start(log)
+        for answers, question in tasks:
+            for answer in answers:
+                overview.add([answer])
+            overview.add(answers, [question])
+        assert overview.find_answers(COSTS) == (by_late,)
+
+
+@pytest.mark.parametrize("is_taught", [False, True])
+def test_late_answers_bring_new_costs_if_they_advise_other_parameters(
+    log: ReviewLog, advised: f.Finding, monkeypatch: pytest.MonkeyPatch, is_taught: bool
+) -> None:
+    early = replace(advised, recommendation=f.Recommendation.KEEP, parameters=None)
+
+    def assess(*_: Any, with_late: bool, **__: Any) -> Iterator[f.Finding]:
+        yield advised if with_late and is_taught else early
+
+    asked = []
+
+    def estimate(_: ReviewLog, __: Context | None, kept: Collection[str]) -> Iterator[f.Finding]:
+        asked.append(set(kept))
+        yield make_costs(done=0).glance_finding
+        yield make_costs().glance_finding
+
+    monkeypatch.setattr(questions.presets, "assess_parameters", assess)
+    monkeypatch.setattr(questions, "estimate_at_a_glance", estimate)
+    context = QuestionContext(log, defers_taught=True)
+    assert len(list(ask(COSTS, context))) == 2
+    late = list(ask(TAUGHT_PARAMETERS, context))
+    if is_taught:
+        assert late == [advised, make_costs().glance_finding]
+        assert asked == [{advised.subject}, set()]
+    else:
+        assert late == [early]
+        assert asked == [{advised.subject}]
 
 
 # How sure they are

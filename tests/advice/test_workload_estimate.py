@@ -62,7 +62,9 @@ from srs_eval.models import fsrs6
 from tests.helpers.anki_files import make_collection, plain_history
 from tools.simulated import simulate_learner, write_collection
 
-QUICK = WorkloadQuestion(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
+QUICK = WorkloadQuestion(
+    retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, budget=3.0, draws=5, assume="optimized"
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,104 @@ def test_states_of_the_cards_are_computed_once_by_each_memory(
     assert best == [2] * len(last.presets)  # as the scheduler and as the memory
     # The fit, three draws, today's parameters and SM-2
     assert len(times) == 6 * len(last.presets)
+
+
+def test_presets_without_advised_parameters_keep_theirs(
+    log: ReviewLog, stages: list[Workload]
+) -> None:
+    optimized = stages[0]
+    names = [name for name, _ in optimized.presets]
+    assert len(names) == 2
+    question = replace(QUICK, assume="advised")
+    figures = []
+    for kept in ((), names[:1], names[1:], names):
+        estimate = next(workload(log, question=question, kept=kept))
+        assert sorted(estimate.kept) == sorted(kept)
+        figures.append(estimate.figures)
+    none, first, second, both = figures
+    assert np.array_equal(none, optimized.figures)
+    # Minutes and reviews of the presets are summed, so the changes of both are, too.
+    change = (first - none) + (second - none)
+    for figure in (REVIEWS, MINUTES, KNOWN):
+        np.testing.assert_allclose((both - none)[:, figure], change[:, figure], atol=1e-9)
+    assert not np.array_equal(both, none)
+    current = next(workload(log, question=replace(QUICK, assume="current")))
+    assert np.array_equal(current.figures, both)
+    assert sorted(current.kept) == sorted(names)
+    # Today's schedule is simulated more often, so it agrees but for chance.
+    assert current.current_figures is None
+    assert optimized.current_figures is not None
+    now = current.figures[current.at(current.desired), MINUTES]
+    assert now == pytest.approx(optimized.current_figures[MINUTES], rel=0.1)
+
+
+def test_workload_asks_itself_what_is_advised(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that the advice is on all presets, though only one is simulated."""
+    advised = [answer for answer in compare(log, questions=[PARAMETERS]) if answer.probabilities]
+    kept = {answer.subject for answer in advised if not answer.parameters}
+    question = replace(QUICK, assume="advised")
+    assert set(next(workload(log, question=question)).kept) == kept
+    for answer in advised:
+        monkeypatch.setattr(
+            estimate, "assess_parameters", lambda *_, answers=advised: iter(answers)
+        )
+        of_one = next(workload(log, answer.subject, question))
+        assert of_one.kept == ((answer.subject,) if answer.subject in kept else ())
+    by_given = next(workload(log, question=question, parameters=fsrs6.DEFAULT))
+    assert by_given.kept == ()
+
+
+def test_fsrs_begins_with_its_defaults_where_they_are_kept(off: ReviewLog) -> None:
+    current = next(workload(off, question=replace(QUICK, assume="current")))
+    assert current.is_fsrs_off
+    assert current.keeps_all
+    assert current.current_figures is not None  # SM-2
+    text = join_sentences(current)
+    assert "With FSRS on and its default parameters, and a desired retention of" in text
+    presets = {
+        name: replace(preset, fsrs_parameters={6: fsrs6.DEFAULT})
+        for name, preset in off.presets.items()
+    }
+    on = replace(off.import_summary, fsrs_enabled=True)
+    with_defaults = replace(off, presets=presets, import_summary=on)
+    by_defaults = next(workload(with_defaults, question=replace(QUICK, assume="current")))
+    assert np.array_equal(by_defaults.figures, current.figures)
+
+
+def test_sentences_name_the_parameters_that_are_assumed(stages: list[Workload]) -> None:
+    last = stages[-1]
+    first, _ = last.presets
+    some = replace(last, kept=(first[0],))
+    everywhere = replace(last, kept=tuple(name for name, _ in last.presets), current_figures=None)
+    for assumed, parameters in (
+        (last, "optimized parameters"),
+        (some, "optimized parameters in 1 of your 2 presets"),
+        (everywhere, "your current parameters"),
+    ):
+        text = join_sentences(assumed)
+        assert text.startswith(f"With {parameters} and a desired retention of ")
+        assert f"With {parameters}, asking for 85 % instead" in text
+        summary, _ = render_minutes(assumed, is_one_of_several=False)
+        assert parameters in summary.text
+    assert "If you keep your current parameters" not in join_sentences(everywhere)
+    while_off = replace(some, schedule="SM-2")
+    text = join_sentences(while_off)
+    assert text.startswith("With FSRS on and optimized in 1 of your 2 presets, and a desired")
+
+
+def test_row_of_several_desired_retentions_says_which(stages: list[Workload]) -> None:
+    """Check that a mean of them does not look like a retention that all presets ask for."""
+    last = stages[-1]
+    (first, _), (second, _) = last.presets
+    for desired, label in (((0.9, 0.9), "90 % (yours)"), ((0.92, 0.88), "yours (88-92 %)")):
+        presets = ((first, desired[0]), (second, desired[1]))
+        shown = replace(last, presets=presets, desired=0.9, retentions=(0.75, 0.85, 0.9, 0.95))
+        _, items = render_minutes(shown, is_one_of_several=False)
+        labels = [item.label for item in items if isinstance(item, Bar)]
+        assert label in labels
+        assert sum("yours" in other for other in labels) == 1
 
 
 def test_figures_rise_with_the_retention_within_their_band(stages: list[Workload]) -> None:

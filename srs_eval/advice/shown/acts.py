@@ -349,12 +349,9 @@ def _describe_same_desire(change: SameDesire) -> str:
     Example: "If you kept asking for 90 %, you would spend about 5.3 minutes a day instead of 3.1,
     and remember 89 % instead of 82 %."
     """
-    condition = f"you kept asking for {say.format_share(change.desired)}"
-    if change.assumes_all_presets:
-        condition = (
-            "all your presets got new parameters and you kept asking for "
-            f"{say.format_share(change.desired)} on average"
-        )
+    desired = say.format_share(change.desired)
+    if change.is_average:
+        desired += " on average"
     recalled, recalled_now = map(say.format_share, (change.recalled, change.recalled_now))
     memory = f"remember {recalled} as now"
     if recalled != recalled_now:
@@ -362,8 +359,8 @@ def _describe_same_desire(change: SameDesire) -> str:
     minutes = _format_minutes(change.minutes)
     minutes_now = _format_minutes(change.minutes_now).partition(" ")[0]
     return (
-        f"If {condition}, you would spend about {minutes} a day instead of {minutes_now}, and "
-        f"{memory}."
+        f"If you kept asking for {desired}, you would spend about {minutes} a day instead of "
+        f"{minutes_now}, and {memory}."
     )
 
 

@@ -71,7 +71,7 @@ _MIN_WITHOUT_DECIMAL = 9.95  # reviews or minutes a day; fewer have a decimal
 def _cost_sentences(finding: Finding) -> tuple[str, ...]:
     """Return what is known so far; the costs of the schedules come first."""
     describers = (
-        _describe_optimized,
+        _describe_assumed,
         _describe_current,
         _describe_comparison,
         _describe_lower_retention,
@@ -97,21 +97,21 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _describe_optimized(workload: Workload) -> Iterator[str]:
+def _describe_assumed(workload: Workload) -> Iterator[str]:
+    """Say what FSRS costs at today's desired retention, with the parameters that are assumed."""
     reviews = _format_at_desired(workload, REVIEWS)
     minutes = _format_at_desired(workload, MINUTES)
     recalled = _format_at_desired(workload, RECALLED)
     cards = f"the cards in {say.quote_name(workload.preset)}"
     if len(workload.presets) > 1:
         cards = "all your cards"
-    model = _name_scheduler(workload)
-    condition = "on and optimized," if workload.is_fsrs_off else "optimized"
     desired = f"a desired retention of {say.format_share(workload.desired)}"
     if workload.is_fsrs_off and len(workload.presets) == 1:
         desired += " (this preset's)"
+    conjunction = ", and" if workload.is_fsrs_off else " and"
     yield (
-        f"With {model} {condition} and {desired}, {cards} take {minutes} minutes and {reviews} "
-        f"reviews a day; you would get {recalled} of your reviews right."
+        f"With {_describe_setup(workload)}{conjunction} {desired}, {cards} take {minutes} minutes "
+        f"and {reviews} reviews a day; you would get {recalled} of your reviews right."
     )
 
 
@@ -128,7 +128,7 @@ def _describe_current(workload: Workload) -> Iterator[str]:
 
 
 def _describe_comparison(workload: Workload) -> Iterator[str]:
-    """Compare optimized FSRS with today's schedule where both remember, or take, the same."""
+    """Compare FSRS as assumed with today's schedule where both remember, or take, the same."""
     if _is_decided_by_limit(workload):
         sentence = _describe_deciding_limit(workload)
         if workload.current_figures is not None:
@@ -169,7 +169,8 @@ def _describe_lower_retention(workload: Workload) -> Iterator[str]:
         now = tuple(workload.figures[position].tolist())
         on_average = " on average" if _differs_by_preset(workload) else ""
         desired = f"{say.format_share(workload.desired)}{on_average}"
-        beginning = f"With optimized parameters, asking for {asked_for} instead of {desired}"
+        parameters = _name_parameters(workload)
+        beginning = f"With {parameters}, asking for {asked_for} instead of {desired}"
         rival = ""
     changed = workload.figures[lower]
     extra_minutes = float(changed[MINUTES]) - now[MINUTES]
@@ -203,7 +204,7 @@ def _describe_sm2(workload: Workload) -> Iterator[str]:
 def _describe_schedules(
     workload: Workload, comparison: ScheduleComparison, current: str
 ) -> Iterator[str]:
-    """Compare optimized FSRS with the schedule `current`."""
+    """Compare FSRS, with the parameters that are assumed, with the schedule `current`."""
     model = _name_scheduler(workload)
     recalled = say.format_share(comparison.recalled)
     known_now = _format_figure(KNOWN, comparison.known)
@@ -250,10 +251,10 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
     model = _name_scheduler(workload)
     index = int(np.argmin(np.abs(recalled - recalled_now)))  # the one that comes nearest
     comparative = "more" if recalled.min() > recalled_now else "less"
-    optimized = f"with {model} at {say.format_share(workload.retentions[index])}"
+    nearest = f"with {model} at {say.format_share(workload.retentions[index])}"
     if comparative == "less" and recalled.max() >= recalled_now:
         return (
-            f"{say.capitalize(optimized)}, you would remember about as much as with "
+            f"{say.capitalize(nearest)}, you would remember about as much as with "
             f"{current} ({recalled_now_text})."
         )
     beginning = "At none of the simulated retentions would you"
@@ -262,7 +263,7 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
     amount = "little" if comparative == "more" else "much"
     return (
         f"{beginning} remember as {amount} as with {current} ({recalled_now_text}): even "
-        f"{optimized}, you would remember {comparative}. So their minutes are not compared."
+        f"{nearest}, you would remember {comparative}. So their minutes are not compared."
     )
 
 
@@ -295,6 +296,41 @@ def _name_scheduler(workload: Workload) -> str:
     if workload.question.model == "FSRS-6" and not workload.by_fsrs7:
         return "FSRS"
     return workload.question.model
+
+
+def _describe_setup(workload: Workload) -> str:
+    """Say which scheduler and parameters the figures by desired retention assume.
+
+    Examples: "FSRS on and optimized"; "FSRS on and its default parameters"; "optimized parameters
+    in 2 of your 3 presets".
+    """
+    if not workload.is_fsrs_off:
+        return _name_parameters(workload)
+    model = _name_scheduler(workload)
+    if workload.keeps_all:
+        return f"{model} on and its default parameters"
+    return f"{model} on and optimized{_count_optimized_presets(workload)}"
+
+
+def _name_parameters(workload: Workload) -> str:
+    """Name the parameters that the figures by desired retention assume if FSRS is on.
+
+    Examples: "optimized parameters"; "optimized FSRS-7 parameters in 2 of your 3 presets"; "your
+    current parameters".
+    """
+    if workload.keeps_all:
+        return workload.schedule
+    model = _name_scheduler(workload)
+    kind = "optimized" if model == "FSRS" else f"optimized {model}"
+    return f"{kind} parameters{_count_optimized_presets(workload)}"
+
+
+def _count_optimized_presets(workload: Workload) -> str:
+    """Say in how many presets parameters are optimized: " in 2 of your 3 presets", or "" if all."""
+    if not workload.kept:
+        return ""
+    count = len(workload.presets)
+    return f" in {count - len(workload.kept)} of your {count} presets"
 
 
 def _format_extra_minutes(extra: RangedFigure) -> str:
@@ -700,7 +736,7 @@ def render_minutes(
         )
         label = say.format_share(retention)
         if is_desired:
-            label += " (yours)"
+            label = _label_desired(workload)
         elif equal is not None and _shows_equal_memory(workload, index, equal):
             label += f" ({_name_equal(workload)})"
         bar = Bar(
@@ -786,6 +822,17 @@ def _choose_minutes_format(
     return "{:,.1f}".format
 
 
+def _label_desired(workload: Workload) -> str:
+    """Label the row of the retention asked for now.
+
+    Examples: "90 % (yours)"; "yours (85-92 %)" if presets ask for different retentions.
+    """
+    if not _differs_by_preset(workload):
+        return f"{say.format_share(workload.desired)} (yours)"
+    desired = [retention for _, retention in workload.presets]
+    return f"yours ({100 * min(desired):.0f}-{say.format_share(max(desired))})"
+
+
 def _make_bar_of_equal_memory(
     workload: Workload,
     equal: EqualMemory,
@@ -796,7 +843,10 @@ def _make_bar_of_equal_memory(
     """Return the bar of the retention at which FSRS remembers as much as today's schedule."""
     assert workload.comparison is not None
     retention = say.format_share(equal.retention)
-    if retention in [say.format_share(workload.retentions[index]) for index in shown]:
+    other_rows = [workload.retentions[index] for index in shown]
+    if _differs_by_preset(workload):
+        other_rows = [other for other in other_rows if not _is_desired_now(workload, other)]
+    if retention in map(say.format_share, other_rows):
         retention = say.format_percent(equal.retention)  # 90.4 %, beside 90 %
     return Bar(
         f"{retention} ({_name_equal(workload)})",
@@ -836,7 +886,7 @@ def _is_desired_now(workload: Workload, retention: float) -> bool:
 
 
 def _name_current(workload: Workload) -> str:
-    """Return the name of today's schedule beside optimized FSRS."""
+    """Return the name of today's schedule beside FSRS as assumed."""
     return "with SM-2" if workload.is_fsrs_off else "today's settings"
 
 
@@ -855,23 +905,21 @@ def _summarize_minutes(workload: Workload) -> str:
     if comparison is None or comparison.same_share is None:
         return _summarize_at_desired(workload)
     same_share = comparison.same_share
-    optimized = "FSRS takes"
+    assumed = "FSRS takes"
     current = "with SM-2"
     if not workload.is_fsrs_off:
-        optimized = "optimized parameters take"
-        if len(workload.presets) > 1:
-            optimized = "optimized parameters in all presets take"
+        assumed = f"{_name_parameters(workload)} take"
         current = f"with today's settings{_version_note(workload)}"
     minutes = _format_figure(MINUTES, same_share.minutes)
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
-    text = f"To remember as much next year as {current} ({recalled}), {optimized}"
+    text = f"To remember as much next year as {current} ({recalled}), {assumed}"
     past = _compare_with_past(workload)
     if past:
         text = (
             f"{say.capitalize(current)}, you would remember {recalled} next year{past}. To "
-            f"remember as much, {optimized}"
+            f"remember as much, {assumed}"
         )
     is_open = workload.has_all_draws and not is_settled
     if minutes == now_minutes:
@@ -927,8 +975,8 @@ def _summarize_at_desired(workload: Workload) -> str:
     index = workload.at(workload.desired)
     recalled = say.format_share(float(workload.figures[index, RECALLED]))
     minutes = _format_figure(MINUTES, float(workload.figures[index, MINUTES]))
-    optimized = "FSRS on and optimized" if workload.is_fsrs_off else "optimized parameters"
-    text = f"With {optimized}, you would remember {recalled} in {minutes} minutes a day"
+    setup = _describe_setup(workload)
+    text = f"With {setup}, you would remember {recalled} in {minutes} minutes a day"
     current = workload.current_figures
     if current is None:
         return f"{text}."

@@ -42,6 +42,7 @@ TITLES = (
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _USABLE = "a day or more after the card's previous one"
 _MAX_CHECKS = 5  # most checks in the last pane
+_MAX_SHARED_NAMES = 3  # most presets with one set of parameters that a sentence names
 _BUTTONS = ("again", "hard", "easy")
 _CHECKS_OF_ANSWERS = ("again", "hard", "easy", "mature cards", "leeches", "steps")
 _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
@@ -352,12 +353,35 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         for preset in presets:  # presets to change are dropped last
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
-    actions = {row.cells[-1] for row in rows}
-    if finding.recommendation == Recommendation.KEEP_SHARED and len(actions) > 1:
-        text = "What to do still differs, because each is judged by its own reviews:"
-        lines.append(PaneLine(text, drop_order=len(rows) + 2))
+    if finding.recommendation == Recommendation.KEEP_SHARED:
+        actions = {row.cells[-1] for row in rows}
+        for text in _explain_different_actions(so_far, actions):
+            lines.append(PaneLine(text, drop_order=len(rows) + 2))
     notes = [PaneLine(text, drop_order=len(rows) + 1) for text in _name_missing_options(so_far)]
     return Pane(TITLES[3], PaneLine(answer), (*lines, *rows, *notes), questions)
+
+
+def _explain_different_actions(so_far: _AnswersSoFar, actions: Collection[str]) -> Iterator[str]:
+    """Say why the advice on presets differs, although one set of parameters is enough for all.
+
+    Example: "The parameters for “Words” and “Maps” are one set, fitted to your presets together.
+    For the others the advice differs, because each is judged by its own reviews:".
+    """
+    shared = [
+        preset.subject
+        for preset in so_far.presets
+        if preset.parameters and preset.recommendation == Recommendation.ONE_LINE
+    ]
+    has_others = len(shared) < len(so_far.presets)
+    if not 1 < len(shared) <= _MAX_SHARED_NAMES:
+        if len(actions) > 1:
+            yield "What to do still differs, because each is judged by its own reviews:"
+    elif has_others:
+        names = say.join_names([say.quote_name(name) for name in shared])
+        yield (
+            f"The parameters for {names} are one set, fitted to your presets together. For the "
+            "others, the advice differs, because each is judged by its own reviews:"
+        )
 
 
 def _name_missing_options(so_far: _AnswersSoFar) -> Iterator[str]:

@@ -8,9 +8,12 @@ other parameters that these reviews allow: the figures stay the same, and the la
 each. Closing the iterator ends the work. The cards of each preset are simulated by its own
 settings, and the costs of several presets are summed.
 
+Presets for which new parameters are advised are scheduled by the fit to all reviews; the others
+keep their current parameters.
+
 A draw is a fit to days drawn with replacement (`simulator.draw_memories`). It is taken to be the
-learner's memory: cards are scheduled by the fit to all reviews, or by today's schedule, and answers
-follow the draw. So the draws differ in what may happen to this learner, while the schedule is the
+learner's memory: cards are scheduled as advised, or by today's schedule, and answers follow the
+draw. So the draws differ in what may happen to this learner, while the schedule is the
 one that the learner would have. Only existing cards are simulated: when all new ones have been
 learned, no others follow.
 """
@@ -19,12 +22,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -43,6 +46,7 @@ from srs_eval.advice.findings import (
     Finding,
     MissingData,
 )
+from srs_eval.advice.parameters import assess_parameters, find_kept_presets
 from srs_eval.advice.workload import limits, ranges
 from srs_eval.advice.workload import presets as preset_simulation
 from srs_eval.advice.workload import today as habits
@@ -55,14 +59,14 @@ from srs_eval.advice.workload.ranges import (
     ScheduleComparison,
     compare_schedules,
 )
-from srs_eval.advice.workload.simulator import SM2, TRAINABLES, SimulationResult
+from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
 from srs_eval.data.arguments import check_numbers, check_type
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_presets
 from srs_eval.engine.workers import count_cores
-from srs_eval.models.own_parameters import explain_left_out_presets, why_replaced
+from srs_eval.models.own_parameters import explain_left_out_presets, model_name, why_replaced
 from srs_eval.stats.intervals import MIN_REVIEWS
 from srs_eval.training.compile import has_kernels, mark_kernels
 from srs_eval.training.hyperparameters import Context
@@ -79,6 +83,9 @@ _NEAR_HIGHEST = 1.25  # shares forgotten that differ by less than this factor ar
 COSTS = "costs"  # name of the question at a glance
 IN_FORCE = "your current parameters"  # name of today's schedule
 BY_GIVEN_PARAMETERS = "the parameters given"  # its name where the user gave parameters
+Assumption = Literal["advised", "current", "optimized"]
+"""Parameters that a workload assumes: the advised ones (optimized where new ones are advised, else
+current), the current ones (FSRS's defaults while it is off), or optimized ones in all presets."""
 _Figures = tuple[float, ...]  # (FIGURES,)
 _PendingSimulations = list[list[list[Future[SimulationResult]]]]  # like `presets.Simulations`
 _KERNEL_MARK = "workload"  # mark of the simulation's kernels
@@ -111,6 +118,7 @@ class WorkloadQuestion:
     after: int = 0  # days without a review, from the last one in the log to the first simulated
     model: str = "FSRS-6"  # of TRAINABLES: it is fitted, and determines recall and intervals
     with_sm2: bool = False  # simulate SM-2, too, where FSRS is on
+    assume: Assumption = "advised"
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,7 @@ class ScheduleEstimate:
 
 @dataclass(frozen=True)
 class Workload(Evidence):
-    """Estimate so far of what r desired retentions cost, once presets have been optimized."""
+    """Estimate so far of what r desired retentions cost, with the parameters assumed."""
 
     preset: str  # the preset's name, or ALL_PRESETS
     question: WorkloadQuestion
@@ -145,9 +153,10 @@ class Workload(Evidence):
     """Sentences about presets whose parameters Anki cannot use."""
     estimates: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
+    kept: tuple[str, ...] = ()  # names of the presets with their current parameters
     current_figures: _Figures | None = None
     """Cost of the same cards (FIGURES,) while today's schedule continues and recall follows the fit
-    to all reviews. None if today's schedule has the parameters of that fit."""
+    to all reviews. None if today's schedule is the one of the estimates."""
     current_draws: tuple[_Figures, ...] = ()
     """The same (draws so far, FIGURES) with recall by each draw."""
     limit_effects: tuple[LimitEffects, ...] = ()  # (r,) in all simulations so far
@@ -172,6 +181,11 @@ class Workload(Evidence):
     def is_fsrs_off(self) -> bool:
         """Return True if FSRS is off; the figures are then those with FSRS on."""
         return self.schedule == SM2
+
+    @property
+    def keeps_all(self) -> bool:
+        """Return True if all presets have their current parameters."""
+        return bool(self.kept) and len(self.kept) == len(self.presets)
 
     @property
     def has_all_draws(self) -> bool:
@@ -267,7 +281,7 @@ class Workload(Evidence):
 
     @cached_property  # a screen needs it many times, and it takes milliseconds
     def comparison(self) -> ScheduleComparison | None:
-        """Today's schedule beside optimized FSRS; None if they are the same, or nothing is due.
+        """Today's schedule beside FSRS as assumed; None if they are the same, or nothing is due.
 
         None, too, if a limit of reviews a day decides the figures of today's schedule, or of all
         retentions; those of which it does are left out. Of the simulated retentions it uses
@@ -280,7 +294,7 @@ class Workload(Evidence):
 
     @cached_property
     def sm2_comparison(self) -> ScheduleComparison | None:
-        """SM-2 beside optimized FSRS, like `comparison`; None if SM-2 is not asked for."""
+        """SM-2 beside FSRS as assumed, like `comparison`; None if SM-2 is not asked for."""
         if self.sm2 is None or self.sm2.limit_effects.is_limited:
             return None
         return self._compare_with(self.sm2.figures, self.sm2.draws)
@@ -288,7 +302,7 @@ class Workload(Evidence):
     def _compare_with(
         self, other_figures: _Figures, other_draws: tuple[_Figures, ...]
     ) -> ScheduleComparison | None:
-        """Compare another schedule with optimized FSRS, as `comparison` says."""
+        """Compare another schedule with FSRS as assumed, as `comparison` says."""
         if math.isnan(other_figures[RECALLED]):
             return None
         retentions = np.array(self.retentions)
@@ -372,11 +386,13 @@ def workload(
     *,
     parameters: Sequence[float] | None = None,
     context: Context | None = None,
+    kept: Collection[str] | None = None,
 ) -> Generator[Workload]:
     """Yield estimates of what a preset's cards cost, each better than the one before.
 
     If FSRS is off, the estimates are for FSRS turned on. `preset` is a name or an id, by default
-    all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34). Raises
+    all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34). `kept`
+    are the names of the presets for which no new parameters are advised, if that is known. Raises
     InputError, before the first item, if an argument has the wrong type, the log lacks what is
     needed, or the question makes no sense; and NotEnoughData for too few reviews.
     """
@@ -390,7 +406,7 @@ def workload(
         check_numbers("parameters", "a list of numbers", parameters)
     if context is not None:
         check_type("context", "an srs_eval.Context", context, Context)
-    return _start_estimates(log, preset, question or WorkloadQuestion(), parameters, context)
+    return _start_estimates(log, preset, question or WorkloadQuestion(), parameters, context, kept)
 
 
 def _start_estimates(
@@ -399,11 +415,13 @@ def _start_estimates(
     question: WorkloadQuestion,
     parameters: Sequence[float] | None,
     context: Context | None,
+    kept: Collection[str] | None,
 ) -> Generator[Workload]:
     """Check the question and prepare the presets; `_refine` yields the estimates."""
     _check_question(question)
     require_presets(log)
     is_off = log.import_summary.fsrs_enabled is False and parameters is None
+    whole_log = log
     if preset is not None:
         log = select_presets(log, preset)
     sentences_on_replaced: Mapping[int, str] = {}
@@ -414,6 +432,13 @@ def _start_estimates(
         log = _without_stored_parameters(log)
     learner = _make_learner(log, context, is_one_preset=preset is not None)
     presets, paces = prepare_presets(learner, question, parameters, is_off=is_off)
+    if question.assume == "current":
+        kept = [learner.group_name(cards.group) for cards in presets]
+    elif question.assume == "optimized" or parameters is not None:
+        kept = ()  # no advice is about the parameters given
+    elif kept is None:
+        kept = _find_presets_to_keep(whole_log, context)
+    kept_schedulers = _find_kept_schedulers(learner, presets, question, kept)
     new_a_day = sum(cards.settings.new_a_day for cards in presets)
     group_ids = {cards.group for cards in presets}
     overdue = habits.count_overdue(learner.log, group_ids, question.after)
@@ -460,8 +485,41 @@ def _start_estimates(
         recalled_until_now=float(learner.trials.y[index].mean()),
         cards_due=sum(int((cards.today.due_day < question.days).sum()) for cards in presets),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
+        kept=tuple(learner.group_name(group) for group in kept_schedulers),
     )
-    return _refine(learner, presets, without_figures)
+    return _refine(learner, presets, kept_schedulers, without_figures)
+
+
+def _find_presets_to_keep(log: ReviewLog, context: Context | None) -> Collection[str]:
+    """Return the names of the presets for which no new parameters are advised."""
+    try:
+        learner = Learner.of(log, context)
+    except NotEnoughData:
+        return ()  # the estimates cannot be made either, and say why
+    return find_kept_presets(assess_parameters(learner, list(learner.groups), {}, {}))
+
+
+def _find_kept_schedulers(
+    learner: Learner,
+    presets: Sequence[preset_simulation.PresetCards],
+    question: WorkloadQuestion,
+    kept: Collection[str],
+) -> dict[int, Memory]:
+    """Return, by preset id, FSRS with the current parameters of the presets that keep these.
+
+    A preset that runs another version of FSRS than the one asked about cannot keep its parameters.
+    """
+    schedulers = {}
+    for cards in presets:
+        if learner.group_name(cards.group) not in kept:
+            continue
+        scheduler = cards.scheduler
+        if scheduler.model == SM2:  # FSRS is to be turned on, and begins with its defaults
+            values = learner.active_parameters(cards.group)
+            scheduler = Memory(model_name(values), tuple(values))
+        if scheduler.model == question.model:
+            schedulers[cards.group] = scheduler
+    return schedulers
 
 
 def prepare_presets(
@@ -611,15 +669,17 @@ def _apportion(count: int, weights: Sequence[float]) -> list[int]:
     return np.diff(rounded, prepend=0).astype(int).tolist()
 
 
-def estimate_at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Finding]:
+def estimate_at_a_glance(
+    log: ReviewLog, context: Context | None = None, kept: Collection[str] | None = None
+) -> Iterator[Finding]:
     """Yield daily costs of all cards at a few retentions, first without and then with ranges.
 
-    Raises InputError and NotEnoughData like `workload`; but if there are reviews, only too few, a
-    finding says so.
+    `kept` is as in `workload`. Raises InputError and NotEnoughData like `workload`; but if there
+    are reviews, only too few, a finding says so.
     """
     question = WorkloadQuestion(retentions=COMPARED_RETENTIONS)
     try:
-        estimates = workload(log, question=question, context=context)
+        estimates = workload(log, question=question, context=context, kept=kept)
     except _TooFewReviews as error:
         yield Finding(
             COSTS,
@@ -669,6 +729,7 @@ def workload_document(result: Workload) -> dict[str, Any]:
         "question": asdict(result.question),
         "desired_retention": result.desired,
         "schedule": result.schedule,
+        "kept": result.kept,
         "cards": {
             "learned": result.learned_cards,
             "new": result.unseen_cards,
@@ -700,9 +761,14 @@ def _figures_by_name(figures: Sequence[float] | FloatArray) -> dict[str, float |
 
 
 def _refine(
-    learner: Learner, presets: Sequence[preset_simulation.PresetCards], latest: Workload
+    learner: Learner,
+    presets: Sequence[preset_simulation.PresetCards],
+    kept_schedulers: Mapping[int, Memory],
+    latest: Workload,
 ) -> Generator[Workload]:
     """Yield estimates, each better than the one before; `latest` has no figures yet.
+
+    The fit to all reviews schedules the presets, by id, that have no kept scheduler.
 
     Simulations run in threads, a few draws before the one that is yielded next.
     """
@@ -742,7 +808,10 @@ def _refine(
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
         fits = CardMemories.make(presets, best)
-        decks = ScheduledDecks.make(presets, best, question.states)
+        assumed = [
+            kept_schedulers.get(cards.group, fit) for cards, fit in zip(presets, best, strict=True)
+        ]
+        decks = ScheduledDecks.make(presets, assumed, question.states)
         repeats = range(preset_simulation.REPEATS)
         current_repeats = range(preset_simulation.CURRENT_REPEATS)
         simulations = _wait_for(start(decks, fits, repeats, latest.retentions))
@@ -750,7 +819,7 @@ def _refine(
         current_decks = None
         current_figures = None
         current_limit_effects = None
-        if not preset_simulation.are_scheduled_by(presets, best):
+        if not preset_simulation.are_scheduled_by(presets, assumed):
             schedulers = [cards.scheduler for cards in presets]
             current_decks = ScheduledDecks.make(presets, schedulers, question.states)
             runs = wait_for_runs(current_decks.start_current(pool, fits, current_repeats))
@@ -903,6 +972,9 @@ def _check_question(question: WorkloadQuestion) -> None:
             raise InputError(f"{option} {value} is not between {lowest} and {highest}.")
     if question.model not in TRAINABLES:
         raise InputError(f"--model {question.model} is not one of {', '.join(TRAINABLES)}.")
+    if question.assume not in get_args(Assumption):
+        choices = ", ".join(get_args(Assumption))
+        raise InputError(f"--assume {question.assume} is not one of {choices}.")
     if question.draws < 1:
         raise InputError(f"--draws must be 1 or more, not {question.draws}.")
     if question.budget is not None and not 0 < question.budget <= 1440:
