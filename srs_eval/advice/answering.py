@@ -5,6 +5,7 @@ Worker processes answer the questions; questions that share fits are in one task
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -40,10 +41,10 @@ def stream_answers(
     """Yield answers as they arrive, with the questions that they settle.
 
     A question is settled when all its answers have arrived; with workers, its answers arrive one by
-    one first, and then again, all together. `jobs` is the number of worker processes; with 0, this
-    process does the work. Setting `cancel`, or closing the iterator, ends the work. A question that
-    cannot be answered has an answer that says why. Differences in log loss within `equivalence`
-    count as none. Raises InputError.
+    one first, then all together, and perhaps once more with those to other questions. `jobs` is the
+    number of worker processes; with 0, this process does the work. Setting `cancel`, or closing the
+    iterator, ends the work. A question that cannot be answered has an answer that says why.
+    Differences in log loss within `equivalence` count as none. Raises InputError.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
@@ -59,15 +60,17 @@ def stream_answers(
         initargs=(log, worker_context, equivalence),
         on_message=events.put,
     )
-    working: dict[Future[list[Finding]], tuple[str, ...]] = {}
+    working: dict[Future[list[Finding]], tuple[str, ...]] = {}  # tasks
+    settled: set[str] = set()  # questions whose task may still be working on others
     try:
         for number, task in enumerate(_order_for_compilation(tasks, jobs)):
             if number == 1 and jobs > 1 and must_compile(resolve_configurations(STATE_MODEL)[0]):
                 working[events.submit(pool, _compile_kernels)] = ()  # beside the first task
             working[events.submit(pool, _answer_task, task)] = task
         for future, message in events.until_done(cancel):
-            if message is not DONE:  # then it is one answer
-                yield (message,), ()
+            if message is not DONE:
+                settled.update(message[1])
+                yield message
                 continue
             task = working.pop(future)
             try:
@@ -76,6 +79,7 @@ def stream_answers(
                 raise
             except Exception as error:
                 reason, _ = describe_failure(error)
+                task = tuple(question for question in task if question not in settled)
                 answers = [make_unanswered(question, reason) for question in task]
             yield tuple(answers), task
     finally:
@@ -94,23 +98,22 @@ def _answer_in_process(
 
     question_context = replace(question_context, context=replace(context, tick=tick))
     with suppress(Cancelled):
-        for task in tasks:
-            yield tuple(_answer_all(question_context, task)), task
+        for question in itertools.chain.from_iterable(tasks):
+            yield tuple(answer_or_explain(question, question_context)), (question,)
 
 
 def _order_for_compilation(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
-    """Move the costs, or else the day, to second place if kernels are missing that only they need.
+    """Ask the costs, or else the day, second if kernels are missing that only they need.
 
     One worker then compiles these while another compiles those of FSRS-6; in the usual order,
     several workers would compile FSRS-6's kernels at once and the others afterwards.
     """
-    if jobs <= 1:
+    if jobs <= 1 or not any(map(must_compile, resolve_configurations(STATE_MODEL))):
         return list(tasks)
-    early = next((task for task in tasks if task in ((COSTS,), ("day",))), None)
-    if early is None or not any(map(must_compile, resolve_configurations(STATE_MODEL))):
-        return list(tasks)
-    later = [task for task in tasks[1:] if task != early]
-    return [tasks[0], early, *later]
+    early = COSTS if any(COSTS in task for task in tasks) else "day"
+    others = [tuple(question for question in task if question != early) for task in tasks]
+    first, *later = filter(None, others)
+    return [first, (early,), *later]
 
 
 def _make_context(log: ReviewLog, context: Context, equivalence: float) -> QuestionContext:
@@ -133,12 +136,20 @@ def _initialize_worker(log: ReviewLog, context: Context, equivalence: float) -> 
 
 
 def _answer_task(questions: tuple[str, ...]) -> list[Finding]:
+    """Answer questions one after another, and send each answer, and all those to a question.
+
+    Messages are items of `stream_answers`.
+    """
     assert _worker_context is not None
-    answers = []
-    for answer in _answer_all(_worker_context, questions):
-        answers.append(answer)
-        send(answer)
-    return answers
+    all_answers = []
+    for question in questions:
+        answers = []
+        for answer in answer_or_explain(question, _worker_context):
+            answers.append(answer)
+            send(((answer,), ()))
+        send((tuple(answers), (question,)))
+        all_answers += answers
+    return all_answers
 
 
 def _compile_kernels() -> list[Finding]:
@@ -149,12 +160,6 @@ def _compile_kernels() -> list[Finding]:
         for candidate in (f.DEFAULTS, f.SM2):
             learner.held_out_losses(candidate)
     return []
-
-
-def _answer_all(question_context: QuestionContext, questions: tuple[str, ...]) -> Iterator[Finding]:
-    """Answer the questions one after another."""
-    for question in questions:
-        yield from answer_or_explain(question, question_context)
 
 
 def answer_or_explain(question: str, question_context: QuestionContext) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +100,8 @@ class QuestionContext:
     """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because TAUGHT_PARAMETERS is also
     asked."""
     known: Sequence[Finding] = ()  # answers on this log that were given before
+    _parameter_answers: list[Finding] = field(default_factory=list, init=False)
+    """Answers to PARAMETERS once all are given, so that COSTS need not ask again."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -119,11 +121,8 @@ class QuestionContext:
     @cached_property
     def kept_presets(self) -> frozenset[str]:
         """Names of the presets for which PARAMETERS advises no new parameters."""
-        answers: Iterable[Finding] = [
-            answer for answer in self.known if answer.question == PARAMETERS
-        ]
-        if not answers:
-            answers = self._assess_parameters(with_late=not self.defers_taught)
+        known = [answer for answer in self.known if answer.question == PARAMETERS]
+        answers = known or self._parameter_answers or self._answer_parameters()
         try:
             return presets.find_kept_presets(answers)
         except NotEnoughData:
@@ -206,7 +205,11 @@ class QuestionContext:
             yield run_checks(self.log, None)
 
     def _answer_parameters(self) -> Iterator[Finding]:
-        yield from self._assess_parameters(with_late=not self.defers_taught)
+        answers = []
+        for answer in self._assess_parameters(with_late=not self.defers_taught):
+            answers.append(answer)
+            yield answer
+        self._parameter_answers[:] = answers
 
     def _answer_taught_parameters(self) -> Iterator[Finding]:
         """Answer PARAMETERS with all candidates, and COSTS again if other presets keep theirs."""
@@ -424,9 +427,9 @@ def name_command(question: str) -> str:
 
 TASKS_WITH_PRESETS = (
     (FIT, CHECKS),
-    (PARAMETERS, "split"),
+    (PARAMETERS, COSTS),
+    ("split",),
     ("retention",),
-    (COSTS,),
     ("hard", "steps"),
     (PERCENTILES,),
     ("says",),

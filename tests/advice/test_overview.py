@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 import re
 import threading
@@ -19,7 +20,7 @@ from textual.widgets import SelectionList
 
 import srs_eval
 from srs_eval.advice import shown
-from srs_eval.advice.answering import _order_for_compilation
+from srs_eval.advice.answering import _order_for_compilation, stream_answers
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.findings import (
     ExcludedCards,
@@ -33,6 +34,7 @@ from srs_eval.advice.findings import (
     Retention,
     Rival,
     Sharing,
+    Unanswered,
     make_unanswered,
 )
 from srs_eval.advice.fsrs import assess_fit
@@ -60,6 +62,7 @@ from srs_eval.advice.workload.estimate import estimate_at_a_glance
 from srs_eval.app import AppOptions
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
+from srs_eval.engine.workers import send
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval, ratio_interval
 from srs_eval.training.hyperparameters import Context
@@ -171,14 +174,39 @@ def test_costs_start_early_if_kernels_must_be_compiled(
 ) -> None:
     """Check that costs, whose kernels nothing else needs, come second, not last."""
     monkeypatch.setattr("srs_eval.advice.answering.must_compile", lambda configuration: missing)
-    for tasks, early in ((TASKS_WITH_PRESETS, ("costs",)), (TASKS_WITHOUT_PRESETS, ("day",))):
+    for tasks, early in ((TASKS_WITH_PRESETS, "costs"), (TASKS_WITHOUT_PRESETS, "day")):
         begun = _order_for_compilation(tasks, jobs)
-        assert sorted(begun) == sorted(tasks)
+        questions = list(itertools.chain.from_iterable(tasks))
+        questions_begun = list(itertools.chain.from_iterable(begun))
+        assert sorted(questions_begun) == sorted(questions)
         assert begun[0][0] == "fit"
-        assert (begun[1] == early) == (missing and jobs > 1)
-        assert [task for task in begun if task != early] == [
-            task for task in tasks if task != early
-        ]
+        assert (begun[1] == (early,)) == (missing and jobs > 1)
+        questions.remove(early)
+        questions_begun.remove(early)
+        assert questions_begun == questions
+
+
+def die_at_costs(questions: tuple[str, ...]) -> list[Finding]:
+    for question in questions:
+        if question == "costs":
+            os._exit(1)
+        answer = Finding(question, "Default")
+        send(((answer,), (question,)))
+    return []
+
+
+def test_answers_remain_if_the_worker_dies_at_a_later_question(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog
+) -> None:
+    monkeypatch.setattr("srs_eval.advice.answering._answer_task", die_at_costs)
+    overview = Overview.start(log)
+    for answers, questions in stream_answers(log, jobs=2):
+        overview.add(answers, questions)
+    assert overview.waiting == []
+    unanswered = [
+        finding.question for finding in overview.answers if isinstance(finding.evidence, Unanswered)
+    ]
+    assert unanswered == ["costs"]
 
 
 @given(st.integers(0, 1_000), st.floats(0.5, 2.0))
