@@ -269,11 +269,13 @@ class SrsEvalApp(App[int]):
 
         self.push_screen(RunScreen())
 
-    def show_comparison(self, run: Run, left: str, right: str) -> None:
+    def show_comparison(
+        self, run: Run, left: str, right: str, *, folds_metrics: bool = False
+    ) -> None:
         """Show two models of a run side by side."""
         from srs_eval.tui.screens.details import CompareScreen
 
-        self.push_screen(CompareScreen(run, left, right))
+        self.push_screen(CompareScreen(run, left, right, folds_metrics=folds_metrics))
 
     def show_help(self, screen_name: str, actions: Sequence[Action]) -> None:
         """Show the help of a screen with its keys."""

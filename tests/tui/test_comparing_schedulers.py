@@ -62,8 +62,31 @@ async def test_comparison_of_schedulers_says_what_the_advice_counts(
         app.session.overview.row_rule = rows
         await pilot.press("v")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
-        await wait_until(pilot, lambda: "Better: FSRS-6" in screen_text(app))
-        assert sentence in " ".join(screen_text(app).split())
+        await wait_until(pilot, lambda: "Better on these reviews: FSRS-6" in screen_text(app))
+        text = " ".join(screen_text(app).split())
+        assert sentence in text
+        assert "On average, Anki-SM-2's predictions are off by" in text
+
+
+async def test_metrics_are_hidden_from_learners_until_asked_for(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, evaluate=FakeEngine(NAMES))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await wait_until(pilot, lambda: "models: 4 of 4" in screen_text(app))
+        await pilot.press("v")
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
+        await wait_until(pilot, lambda: "Better on these reviews" in screen_text(app))
+        assert "RMSE" not in screen_text(app)
+        assert "Log loss (lower is better)" not in screen_text(app)
+        await pilot.press("t")
+        await wait_until(pilot, lambda: "RMSE" in screen_text(app))
+        assert "Log loss (lower is better)" in screen_text(app)
+        await pilot.press("t")
+        await wait_until(pilot, lambda: "RMSE" not in screen_text(app))
+        await pilot.press("escape", "m")
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await pilot.press("v")
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
+        await wait_until(pilot, lambda: "RMSE" in screen_text(app))
 
 
 async def test_v_waits_for_both_schedulers(tmp_path: Path) -> None:

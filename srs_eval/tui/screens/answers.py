@@ -327,7 +327,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             return
         if models.has_both_schedulers:
             self._awaits_comparison = False
-            self.compare(run, *SM2_AND_FSRS)
+            self.compare(run, *SM2_AND_FSRS, folds_metrics=True)
         elif not models.can_cancel or not self._can_compare_schedulers:
             self._awaits_comparison = False
             self.show_note(

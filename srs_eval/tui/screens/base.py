@@ -317,7 +317,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         self.session.models.ensure_started()
         self.session.view.show_ranking()
 
-    def compare(self, run: Run, *preferred: str | None) -> None:
+    def compare(self, run: Run, *preferred: str | None, folds_metrics: bool = False) -> None:
         """Compare two models of a run: the first `preferred` ones with figures, else the best."""
         ranked = [line.configuration.name for line in run.ranked_results()]
         results = run.results_by_name()
@@ -326,7 +326,9 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
             self.notify("Two finished models are needed to compare.", timeout=3)
         else:
             left, right = names[:2]
-            self.session.view.show_comparison(run, str(left), str(right))
+            self.session.view.show_comparison(
+                run, str(left), str(right), folds_metrics=folds_metrics
+            )
 
     def action_help(self) -> None:
         self.session.view.show_help(self.help_name, self.actions)

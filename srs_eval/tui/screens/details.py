@@ -309,15 +309,18 @@ class ErrorsScreen(AppScreen, actions="errors"):
 class CompareScreen(AppScreen, actions="compare"):
     """Two calibration graphs on the same axes, and a table of both models' metrics.
 
-    Both models, and all that can be chosen instead, belong to one run.
+    Both models, and all that can be chosen instead, belong to one run. With `folds_metrics`, for
+    learners, the table and all other log losses stay hidden until a key shows them.
     """
 
     AUTO_FOCUS = ""  # else the first choice of models would get the focus and open its list
 
-    def __init__(self, run: Run, left: str, right: str) -> None:
+    def __init__(self, run: Run, left: str, right: str, *, folds_metrics: bool = False) -> None:
         super().__init__()
         self._run = run
         self.pair = [left, right]
+        self._folds_metrics = folds_metrics
+        self.set_class(folds_metrics, "-folded")
 
     def content(self) -> ComposeResult:
         configurations = [line.configuration for line in self._run.ranked_results()]
@@ -364,9 +367,11 @@ class CompareScreen(AppScreen, actions="compare"):
             )
         equivalence = self.session.config.equivalence
         verdict = decide_verdict(difference, equivalence=equivalence)
+        is_folded = self.has_class("-folded")
+        better = "Better on these reviews" if is_folded else "Better"
         heading = {
-            "better": f"Better: {readable_name(left.configuration)}",
-            "worse": f"Better: {readable_name(right.configuration)}",
+            "better": f"{better}: {readable_name(left.configuration)}",
+            "worse": f"{better}: {readable_name(right.configuration)}",
             "as good": "Both are equally good",
             "can't tell yet": "These reviews alone do not show which predicts better",
         }[verdict]
@@ -379,6 +384,12 @@ class CompareScreen(AppScreen, actions="compare"):
             missing = estimate_missing_data(difference, equivalence)
             if missing.can_come:
                 addition = f" ({format_missing_data(missing)})"
+        if is_folded:
+            return Text.assemble(
+                (heading, "bold"),
+                f"{addition}\n{self._explain_charts(left, right)}{advice_basis}\n",
+                (f"{self.key_of('table')} shows log loss and other metrics", "dim"),
+            )
         basis = f"{format_count(left.size, 'review')} from {format_count(difference.days, 'day')}"
         if differs(difference.estimate):
             than = f" than {readable_name(right.configuration)}'s"
@@ -391,6 +402,20 @@ class CompareScreen(AppScreen, actions="compare"):
             f"{addition}\nLog loss (lower is better): {comparison}",
             (f" on {basis}", "dim"),
             advice_basis,
+        )
+
+    def _explain_charts(self, left: Result, right: Result) -> str:
+        """Say what the charts show, in words for learners."""
+        errors = []
+        for result in (left, right):
+            points = f"{100 * self.session.models.find_graph(result).mae:.1f} points"
+            errors.append((readable_name(result.configuration), points))
+        (left_name, left_error), (right_name, right_error) = errors
+        reviews = format_count(left.size, "review")
+        return (
+            f"Both predicted the same {reviews}. Dots on the faint line are right: of the reviews "
+            f"predicted at 80 %, you recalled 80 %. On average, {left_name}'s predictions are off "
+            f"by {left_error}, {right_name}'s by {right_error}."
         )
 
     def _describe_calibration(self, verdict: Verdict, left: Result, right: Result) -> str:
@@ -453,6 +478,13 @@ class CompareScreen(AppScreen, actions="compare"):
             return align_columns([headings, *rows], width, right_aligned=(1, 2))
 
         return WidthDependent(draw)
+
+    def action_table(self) -> None:
+        if self._folds_metrics:
+            self.toggle_class("-folded")
+            self.update_now()
+        else:
+            super().action_table()
 
     @on(Select.Changed)
     def _select_model(self, event: Select.Changed) -> None:
