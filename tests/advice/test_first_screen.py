@@ -868,8 +868,8 @@ def test_presets_without_options_are_named_if_others_have_some() -> None:
 def test_presets_that_can_be_one_say_why_their_advice_differs() -> None:
     note = "What to do still differs, because each is judged by its own reviews:"
     shared_note = (
-        "The parameters for “A” and “B” are one set, fitted to your presets together. For the "
-        "others, the advice differs, because each is judged by its own reviews:"
+        "The parameters for “A” and “B” are one set, fitted to your presets together. Every "
+        "other preset is judged by its own reviews:"
     )
     of_preset = next(answer for answer in make_answers() if answer.question == PARAMETERS)
 

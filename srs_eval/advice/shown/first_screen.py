@@ -365,7 +365,7 @@ def _explain_different_actions(so_far: _AnswersSoFar, actions: Collection[str]) 
     """Say why the advice on presets differs, although one set of parameters is enough for all.
 
     Example: "The parameters for “Words” and “Maps” are one set, fitted to your presets together.
-    For the others the advice differs, because each is judged by its own reviews:".
+    Every other preset is judged by its own reviews:".
     """
     shared = [
         preset.subject
@@ -379,8 +379,8 @@ def _explain_different_actions(so_far: _AnswersSoFar, actions: Collection[str]) 
     elif has_others:
         names = say.join_names([say.quote_name(name) for name in shared])
         yield (
-            f"The parameters for {names} are one set, fitted to your presets together. For the "
-            "others, the advice differs, because each is judged by its own reviews:"
+            f"The parameters for {names} are one set, fitted to your presets together. Every "
+            "other preset is judged by its own reviews:"
         )
 
 
