@@ -7,9 +7,9 @@ Learners of three kinds (power law, ACT-R, FSRS-6; half of them with SM-2) study
 Their collection is written, read, and answered by `srs_eval.workload`. Then the same learner goes
 on for a year with the true memory: once under today's schedule, and once at each desired retention
 under FSRS with exactly the parameters that the program has fitted (with --assume current: under
-FSRS with the learner's current parameters). Figures of that year are the
-truth. Cards of power-law and ACT-R learners differ (standard deviation 0.45 logits, 22 % of speed);
-days shift the logit of recall (AR(1), standard deviation 0.4, phi 0.4).
+FSRS with the learner's current parameters). Figures of that year are the truth. Cards of power-law
+and ACT-R learners differ (standard deviation 0.45 logits, 22 % of speed); days shift the logit of
+recall (AR(1), standard deviation 0.4, phi 0.4).
 
 Printed are, for minutes, reviews, share remembered and cards known: how often the 95 % range holds
 the truth, by desired retention and truth, how often it lies too low or too high, and the mean of
@@ -223,6 +223,7 @@ def check_learner(truth: Truth, seed: int, assume: Assumption) -> dict[str, Any]
     return {
         "truth": truth,
         "seed": seed,
+        "assume": assume,
         "schedule": told.schedule,
         "reviews": told.reviews,
         "desired": told.desired,
@@ -254,7 +255,8 @@ def main() -> int:
         for line in options.results.read_text().splitlines():
             with suppress(ValueError):
                 record = json.loads(line)
-                done[record["truth"], record["seed"]] = record
+                if record.get("assume", "optimized") == options.assume:
+                    done[record["truth"], record["seed"]] = record
     tasks = [
         (truth, seed) for seed in range(options.first, options.first + learners) for truth in TRUTHS
     ]

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.parameters import find_kept_presets
+from srs_eval.advice.parameters import find_unchanged_presets
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory
 from srs_eval.stats.intervals import NORMAL_QUANTILE
@@ -395,9 +395,9 @@ def _is_costed(
     """
     if workload is None or any(act.kind in _WITHOUT_MINUTES for act in acts):
         return False
-    kept = find_kept_presets(presets)
+    unchanged_presets = find_unchanged_presets(presets)
     simulated = {name for name, _ in workload.presets}  # others have no cards in use
-    return simulated & kept == set(workload.kept)
+    return simulated & unchanged_presets == set(workload.unchanged_presets)
 
 
 def _add_all_minutes(acts: Sequence[Act], workload: Workload | None) -> list[Act]:

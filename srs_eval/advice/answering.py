@@ -41,10 +41,10 @@ def stream_answers(
     """Yield answers as they arrive, with the questions that they settle.
 
     A question is settled when all its answers have arrived; with workers, its answers arrive one by
-    one first, then all together, and perhaps once more with those to other questions. `jobs` is the
-    number of worker processes; with 0, this process does the work. Setting `cancel`, or closing the
-    iterator, ends the work. A question that cannot be answered has an answer that says why.
-    Differences in log loss within `equivalence` count as none. Raises InputError.
+    one first, and then again, all together. `jobs` is the number of worker processes; with 0, this
+    process does the work. Setting `cancel`, or closing the iterator, ends the work. A question that
+    cannot be answered has an answer that says why. Differences in log loss within `equivalence`
+    count as none. Raises InputError.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
@@ -60,8 +60,7 @@ def stream_answers(
         initargs=(log, worker_context, equivalence),
         on_message=events.put,
     )
-    working: dict[Future[list[Finding]], tuple[str, ...]] = {}  # tasks
-    settled: set[str] = set()  # questions whose task may still be working on others
+    working: dict[Future[list[Finding]], tuple[str, ...]] = {}  # questions not yet settled
     try:
         for number, task in enumerate(_order_for_compilation(tasks, jobs)):
             if number == 1 and jobs > 1 and must_compile(resolve_configurations(STATE_MODEL)[0]):
@@ -69,19 +68,22 @@ def stream_answers(
             working[events.submit(pool, _answer_task, task)] = task
         for future, message in events.until_done(cancel):
             if message is not DONE:
-                settled.update(message[1])
+                _, settled = message
+                working[future] = tuple(
+                    question for question in working[future] if question not in settled
+                )
                 yield message
                 continue
-            task = working.pop(future)
+            unsettled = working.pop(future)
             try:
                 answers = future.result()
             except InputError:
                 raise
             except Exception as error:
                 reason, _ = describe_failure(error)
-                task = tuple(question for question in task if question not in settled)
-                answers = [make_unanswered(question, reason) for question in task]
-            yield tuple(answers), task
+                answers = [make_unanswered(question, reason) for question in unsettled]
+            if unsettled:
+                yield tuple(answers), unsettled
     finally:
         pool.terminate_workers()
 
@@ -111,8 +113,8 @@ def _order_for_compilation(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[
     if jobs <= 1 or not any(map(must_compile, resolve_configurations(STATE_MODEL))):
         return list(tasks)
     early = COSTS if any(COSTS in task for task in tasks) else "day"
-    others = [tuple(question for question in task if question != early) for task in tasks]
-    first, *later = filter(None, others)
+    without_early = [tuple(question for question in task if question != early) for task in tasks]
+    first, *later = filter(None, without_early)
     return [first, (early,), *later]
 
 

@@ -167,7 +167,7 @@ def assess_parameters(
         yield f.Finding("parameters", f.ALL_PRESETS, reviews=len(over_all.index), evidence=evidence)
 
 
-def find_kept_presets(answers: Iterable[f.Finding]) -> frozenset[str]:
+def find_unchanged_presets(answers: Iterable[f.Finding]) -> frozenset[str]:
     """Return the names of the presets whose parameters the answers to "parameters" leave alone."""
     return frozenset(
         answer.subject

@@ -99,9 +99,8 @@ class QuestionContext:
     defers_taught: bool = False
     """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because TAUGHT_PARAMETERS is also
     asked."""
-    known: Sequence[Finding] = ()  # answers on this log that were given before
-    _parameter_answers: list[Finding] = field(default_factory=list, init=False)
-    """Answers to PARAMETERS once all are given, so that COSTS need not ask again."""
+    parameter_answers: list[Finding] = field(default_factory=list)
+    """Answers to PARAMETERS on this log once all are given, so that COSTS need not ask again."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -119,12 +118,12 @@ class QuestionContext:
         return self.learner if can_evaluate_by_preset(self.log) else self.learner_without_presets
 
     @cached_property
-    def kept_presets(self) -> frozenset[str]:
+    def unchanged_presets(self) -> frozenset[str]:
         """Names of the presets for which PARAMETERS advises no new parameters."""
-        known = [answer for answer in self.known if answer.question == PARAMETERS]
-        answers = known or self._parameter_answers or self._answer_parameters()
         try:
-            return presets.find_kept_presets(answers)
+            return presets.find_unchanged_presets(
+                self.parameter_answers or self._answer_parameters()
+            )
         except NotEnoughData:
             return frozenset()  # COSTS says why
 
@@ -175,10 +174,12 @@ class QuestionContext:
 
     def _answer_costs(self) -> Iterator[Finding]:
         with contextlib.suppress(InputError):  # no answer if the schedule of the cards is unknown
-            yield from estimate_at_a_glance(self.log, self.context, self.kept_presets)
+            yield from estimate_at_a_glance(self.log, self.context, self.unchanged_presets)
 
     def _answer_workload(self) -> Iterator[Finding]:
-        estimates = workload(self.log, context=self.context, kept=self.kept_presets)
+        estimates = workload(
+            self.log, context=self.context, unchanged_presets=self.unchanged_presets
+        )
         with contextlib.closing(estimates):
             for estimate in estimates:
                 yield estimate.finding
@@ -209,7 +210,7 @@ class QuestionContext:
         for answer in self._assess_parameters(with_late=not self.defers_taught):
             answers.append(answer)
             yield answer
-        self._parameter_answers[:] = answers
+        self.parameter_answers[:] = answers
 
     def _answer_taught_parameters(self) -> Iterator[Finding]:
         """Answer PARAMETERS with all candidates, and COSTS again if other presets keep theirs."""
@@ -219,10 +220,10 @@ class QuestionContext:
                 return
             answers = list(self._assess_parameters(with_late=True))
             yield from answers
-            kept = presets.find_kept_presets(answers)
-            if kept != self.kept_presets:
+            unchanged_presets = presets.find_unchanged_presets(answers)
+            if unchanged_presets != self.unchanged_presets:
                 with contextlib.suppress(InputError):  # as in `_answer_costs`
-                    *_, last = estimate_at_a_glance(self.log, self.context, kept)
+                    *_, last = estimate_at_a_glance(self.log, self.context, unchanged_presets)
                     yield last
 
     def _assess_parameters(self, *, with_late: bool) -> Iterator[Finding]:

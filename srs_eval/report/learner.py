@@ -133,7 +133,10 @@ def build_learner_report(
         log = anonymize(log)
         known = ()
         costs = None
-    question_context = QuestionContext(log, context, run.equivalence, known=known)
+    parameter_answers = [answer for answer in known if answer.question == questions.PARAMETERS]
+    question_context = QuestionContext(
+        log, context, run.equivalence, parameter_answers=parameter_answers
+    )
     answers = _ask_all(question_context, on_question, known, costs)
     scheduler = own_scheduler(log)
     groups = run.groups()

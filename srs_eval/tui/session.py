@@ -445,7 +445,7 @@ class AppSession:
         If the final estimate is known already, it is the only one.
         """
         from srs_eval.advice.findings import get_evidence
-        from srs_eval.advice.questions import TAUGHT_PARAMETERS, QuestionContext, ask
+        from srs_eval.advice.questions import PARAMETERS, TAUGHT_PARAMETERS, QuestionContext, ask
         from srs_eval.advice.workload.estimate import Workload
 
         log = self.log
@@ -453,8 +453,12 @@ class AppSession:
         if costs is not None:
             yield costs
         elif log is not None:
-            known = () if TAUGHT_PARAMETERS in self.overview.waiting else self.overview.answers
-            question_context = QuestionContext(log, self.options.context, known=known)
+            parameter_answers = list(self.overview.find_answers(PARAMETERS))
+            if TAUGHT_PARAMETERS in self.overview.waiting:
+                parameter_answers = []  # they may change
+            question_context = QuestionContext(
+                log, self.options.context, parameter_answers=parameter_answers
+            )
             for answer in ask("workload", question_context):
                 workload = get_evidence(answer, Workload)
                 if workload.has_all_draws:  # of the parameters that the reviews allow

@@ -325,7 +325,9 @@ def test_minutes_at_the_same_desire_need_new_parameters() -> None:
     by_preset = ((changed.subject, 0.9), (kept.subject, 0.8))
     asked = replace(asked, evidence=replace(costs, presets=by_preset))
     assert not is_told(changed, kept)
-    asked = replace(asked, evidence=replace(costs, presets=by_preset, kept=(kept.subject,)))
+    asked = replace(
+        asked, evidence=replace(costs, presets=by_preset, unchanged_presets=(kept.subject,))
+    )
     assert is_told(changed, kept)
     changed_too = replace(
         kept, recommendation=Recommendation.OPTIMIZE, probability=0.9, parameters=fsrs6.DEFAULT

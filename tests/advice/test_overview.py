@@ -195,6 +195,22 @@ def die_at_costs(questions: tuple[str, ...]) -> list[Finding]:
     return []
 
 
+def answer_at_once(questions: tuple[str, ...]) -> list[Finding]:
+    answers = [Finding(question, "Default") for question in questions]
+    for answer in answers:
+        send(((answer,), ()))
+        send(((answer,), (answer.question,)))
+    return answers
+
+
+def test_each_question_is_settled_once(monkeypatch: pytest.MonkeyPatch, log: ReviewLog) -> None:
+    monkeypatch.setattr("srs_eval.advice.answering._answer_task", answer_at_once)
+    settled: list[str] = []
+    for _, questions in stream_answers(log, jobs=2):
+        settled += questions
+    assert sorted(settled) == sorted(Overview.start(log).waiting)
+
+
 def test_answers_remain_if_the_worker_dies_at_a_later_question(
     monkeypatch: pytest.MonkeyPatch, log: ReviewLog
 ) -> None:

@@ -172,7 +172,8 @@ def test_overview_keeps_taught_answers_whichever_task_ends_first(
 def test_costs_follow_the_late_answers_whichever_task_ends_first(
     log: ReviewLog, advised: f.Finding
 ) -> None:
-    by_early, by_late = (make_costs(kept=kept).glance_finding for kept in ((advised.subject,), ()))
+    by_early = make_costs(unchanged_presets=(advised.subject,)).glance_finding
+    by_late = make_costs().glance_finding
     for tasks in (
         [([by_early], COSTS), ([advised, by_late], TAUGHT_PARAMETERS)],
         [([advised, by_late], TAUGHT_PARAMETERS), ([by_early], COSTS)],
@@ -196,8 +197,10 @@ def test_late_answers_bring_new_costs_if_they_advise_other_parameters(
 
     asked = []
 
-    def estimate(_: ReviewLog, __: Context | None, kept: Collection[str]) -> Iterator[f.Finding]:
-        asked.append(set(kept))
+    def estimate(
+        _: ReviewLog, __: Context | None, unchanged: Collection[str]
+    ) -> Iterator[f.Finding]:
+        asked.append(set(unchanged))
         yield make_costs(done=0).glance_finding
         yield make_costs().glance_finding
 

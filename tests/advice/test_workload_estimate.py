@@ -131,9 +131,9 @@ def test_presets_without_advised_parameters_keep_theirs(
     assert len(names) == 2
     question = replace(QUICK, assume="advised")
     figures = []
-    for kept in ((), names[:1], names[1:], names):
-        estimate = next(workload(log, question=question, kept=kept))
-        assert sorted(estimate.kept) == sorted(kept)
+    for unchanged in ((), names[:1], names[1:], names):
+        estimate = next(workload(log, question=question, unchanged_presets=unchanged))
+        assert sorted(estimate.unchanged_presets) == sorted(unchanged)
         figures.append(estimate.figures)
     none, first, second, both = figures
     assert np.array_equal(none, optimized.figures)
@@ -144,7 +144,7 @@ def test_presets_without_advised_parameters_keep_theirs(
     assert not np.array_equal(both, none)
     current = next(workload(log, question=replace(QUICK, assume="current")))
     assert np.array_equal(current.figures, both)
-    assert sorted(current.kept) == sorted(names)
+    assert sorted(current.unchanged_presets) == sorted(names)
     # Today's schedule is simulated more often, so it agrees but for chance.
     assert current.current_figures is None
     assert optimized.current_figures is not None
@@ -157,17 +157,18 @@ def test_workload_asks_itself_what_is_advised(
 ) -> None:
     """Check that the advice is on all presets, though only one is simulated."""
     advised = [answer for answer in compare(log, questions=[PARAMETERS]) if answer.probabilities]
-    kept = {answer.subject for answer in advised if not answer.parameters}
+    unchanged = {answer.subject for answer in advised if not answer.parameters}
     question = replace(QUICK, assume="advised")
-    assert set(next(workload(log, question=question)).kept) == kept
+    assert set(next(workload(log, question=question)).unchanged_presets) == unchanged
     for answer in advised:
         monkeypatch.setattr(
             estimate, "assess_parameters", lambda *_, answers=advised: iter(answers)
         )
         of_one = next(workload(log, answer.subject, question))
-        assert of_one.kept == ((answer.subject,) if answer.subject in kept else ())
+        is_unchanged = answer.subject in unchanged
+        assert of_one.unchanged_presets == ((answer.subject,) if is_unchanged else ())
     by_given = next(workload(log, question=question, parameters=fsrs6.DEFAULT))
-    assert by_given.kept == ()
+    assert by_given.unchanged_presets == ()
 
 
 def test_fsrs_begins_with_its_defaults_where_they_are_kept(off: ReviewLog) -> None:
@@ -190,8 +191,10 @@ def test_fsrs_begins_with_its_defaults_where_they_are_kept(off: ReviewLog) -> No
 def test_sentences_name_the_parameters_that_are_assumed(stages: list[Workload]) -> None:
     last = stages[-1]
     first, _ = last.presets
-    some = replace(last, kept=(first[0],))
-    everywhere = replace(last, kept=tuple(name for name, _ in last.presets), current_figures=None)
+    some = replace(last, unchanged_presets=(first[0],))
+    everywhere = replace(
+        last, unchanged_presets=tuple(name for name, _ in last.presets), current_figures=None
+    )
     for assumed, parameters in (
         (last, "optimized parameters"),
         (some, "optimized parameters in 1 of your 2 presets"),
@@ -1137,6 +1140,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
         ({"budget": 0.0}, "--budget 0"),
         ({"after": -1}, "--after -1"),
         ({"draws": 0}, "--draws must be 1 or more, not 0"),
+        ({"assume": "usual"}, "--assume usual is not one of advised, current, optimized"),
     ],
 )
 def test_impossible_questions_are_refused(

@@ -117,7 +117,7 @@ def make_costs(
     scale: float = 1.0,
     done: int = 2,
     retentions: tuple[float, ...] = RETENTIONS,
-    kept: tuple[str, ...] = (),
+    unchanged_presets: tuple[str, ...] = (),
 ) -> Workload:
     """Make costs that grow with the retention, and from 0.97 on without measure.
 
@@ -158,7 +158,7 @@ def make_costs(
         excluded_preset_sentences=(),
         estimates=figures(1.0),
         draws=(figures(0.9), figures(1.1))[:done],
-        kept=kept,
+        unchanged_presets=unchanged_presets,
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from srs_eval.app import AppOptions
 from srs_eval.tui.models import SM2_AND_FSRS
 from srs_eval.tui.screens.details import CompareScreen
+from srs_eval.tui.widgets.calibration import CalibrationChart
 from tests.tui import app_world
 from tests.tui.app_world import (
     FILE,
@@ -65,7 +66,7 @@ async def test_comparison_of_schedulers_says_what_the_advice_counts(
         await wait_until(pilot, lambda: "Better on these reviews: FSRS-6" in screen_text(app))
         text = " ".join(screen_text(app).split())
         assert sentence in text
-        assert "On average, Anki-SM-2's predictions are off by" in text
+        assert "Both predicted the same 3,000 reviews. The nearer the dots are" in text
 
 
 async def test_metrics_are_hidden_from_learners_until_asked_for(tmp_path: Path) -> None:
@@ -80,8 +81,10 @@ async def test_metrics_are_hidden_from_learners_until_asked_for(tmp_path: Path) 
         await pilot.press("t")
         await wait_until(pilot, lambda: "RMSE" in screen_text(app))
         assert "Log loss (lower is better)" in screen_text(app)
+        charts = app.screen.query(CalibrationChart)
+        assert not any(chart.as_table for chart in charts)
         await pilot.press("t")
-        await wait_until(pilot, lambda: "RMSE" not in screen_text(app))
+        await wait_until(pilot, lambda: all(chart.as_table for chart in charts))
         await pilot.press("escape", "m")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await pilot.press("v")

@@ -327,10 +327,10 @@ def _name_parameters(workload: Workload) -> str:
 
 def _count_optimized_presets(workload: Workload) -> str:
     """Say in how many presets parameters are optimized: " in 2 of your 3 presets", or "" if all."""
-    if not workload.kept:
+    if not workload.unchanged_presets:
         return ""
     count = len(workload.presets)
-    return f" in {count - len(workload.kept)} of your {count} presets"
+    return f" in {count - len(workload.unchanged_presets)} of your {count} presets"
 
 
 def _format_extra_minutes(extra: RangedFigure) -> str:

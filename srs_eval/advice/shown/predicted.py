@@ -47,6 +47,15 @@ def describe_advice_basis(fit: f.Fit) -> str:
     return f"{text} It also counts other people's results."
 
 
+def explain_charts(review_count: int) -> str:
+    """Say to learners how to read two calibration graphs, side by side, of the same reviews."""
+    return (
+        f"Both predicted the same {format_count(review_count, 'review')}. The nearer the dots are "
+        "to the faint line, the better: on the line, you recalled 80 % of the reviews predicted at "
+        "80 %."
+    )
+
+
 def _format_saving(saved: Interval, than: str = "") -> str:
     """Format a saved share of log loss in words.
 

@@ -13,9 +13,9 @@ keep their current parameters.
 
 A draw is a fit to days drawn with replacement (`simulator.draw_memories`). It is taken to be the
 learner's memory: cards are scheduled as advised, or by today's schedule, and answers follow the
-draw. So the draws differ in what may happen to this learner, while the schedule is the
-one that the learner would have. Only existing cards are simulated: when all new ones have been
-learned, no others follow.
+draw. So the draws differ in what may happen to this learner, while the schedule is the one that the
+learner would have. Only existing cards are simulated: when all new ones have been learned, no
+others follow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from srs_eval.advice.findings import (
     Finding,
     MissingData,
 )
-from srs_eval.advice.parameters import assess_parameters, find_kept_presets
+from srs_eval.advice.parameters import assess_parameters, find_unchanged_presets
 from srs_eval.advice.workload import limits, ranges
 from srs_eval.advice.workload import presets as preset_simulation
 from srs_eval.advice.workload import today as habits
@@ -60,7 +60,7 @@ from srs_eval.advice.workload.ranges import (
     compare_schedules,
 )
 from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
-from srs_eval.data.arguments import check_numbers, check_type
+from srs_eval.data.arguments import check_numbers, check_texts, check_type
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
@@ -153,7 +153,7 @@ class Workload(Evidence):
     """Sentences about presets whose parameters Anki cannot use."""
     estimates: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
-    kept: tuple[str, ...] = ()  # names of the presets with their current parameters
+    unchanged_presets: tuple[str, ...] = ()  # names of the presets with their current parameters
     current_figures: _Figures | None = None
     """Cost of the same cards (FIGURES,) while today's schedule continues and recall follows the fit
     to all reviews. None if today's schedule is the one of the estimates."""
@@ -185,7 +185,7 @@ class Workload(Evidence):
     @property
     def keeps_all(self) -> bool:
         """Return True if all presets have their current parameters."""
-        return bool(self.kept) and len(self.kept) == len(self.presets)
+        return bool(self.unchanged_presets) and len(self.unchanged_presets) == len(self.presets)
 
     @property
     def has_all_draws(self) -> bool:
@@ -386,15 +386,15 @@ def workload(
     *,
     parameters: Sequence[float] | None = None,
     context: Context | None = None,
-    kept: Collection[str] | None = None,
+    unchanged_presets: Collection[str] | None = None,
 ) -> Generator[Workload]:
     """Yield estimates of what a preset's cards cost, each better than the one before.
 
     If FSRS is off, the estimates are for FSRS turned on. `preset` is a name or an id, by default
-    all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34). `kept`
-    are the names of the presets for which no new parameters are advised, if that is known. Raises
-    InputError, before the first item, if an argument has the wrong type, the log lacks what is
-    needed, or the question makes no sense; and NotEnoughData for too few reviews.
+    all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34).
+    `unchanged_presets` are the names of the presets for which no new parameters are advised, if
+    that is known. Raises InputError, before the first item, if an argument has the wrong type, the
+    log lacks what is needed, or the question makes no sense; and NotEnoughData for too few reviews.
     """
     check_type("log", "what srs_eval.load returns", log, ReviewLog)
     if preset is not None:
@@ -406,7 +406,11 @@ def workload(
         check_numbers("parameters", "a list of numbers", parameters)
     if context is not None:
         check_type("context", "an srs_eval.Context", context, Context)
-    return _start_estimates(log, preset, question or WorkloadQuestion(), parameters, context, kept)
+    if unchanged_presets is not None:
+        check_texts("unchanged_presets", "names of presets", unchanged_presets)
+    return _start_estimates(
+        log, preset, question or WorkloadQuestion(), parameters, context, unchanged_presets
+    )
 
 
 def _start_estimates(
@@ -415,7 +419,7 @@ def _start_estimates(
     question: WorkloadQuestion,
     parameters: Sequence[float] | None,
     context: Context | None,
-    kept: Collection[str] | None,
+    unchanged_presets: Collection[str] | None,
 ) -> Generator[Workload]:
     """Check the question and prepare the presets; `_refine` yields the estimates."""
     _check_question(question)
@@ -433,12 +437,12 @@ def _start_estimates(
     learner = _make_learner(log, context, is_one_preset=preset is not None)
     presets, paces = prepare_presets(learner, question, parameters, is_off=is_off)
     if question.assume == "current":
-        kept = [learner.group_name(cards.group) for cards in presets]
+        unchanged_presets = [learner.group_name(cards.group) for cards in presets]
     elif question.assume == "optimized" or parameters is not None:
-        kept = ()  # no advice is about the parameters given
-    elif kept is None:
-        kept = _find_presets_to_keep(whole_log, context)
-    kept_schedulers = _find_kept_schedulers(learner, presets, question, kept)
+        unchanged_presets = ()  # no advice is about the parameters given
+    elif unchanged_presets is None:
+        unchanged_presets = _find_presets_left_alone(whole_log, context)
+    current_schedulers = _find_current_schedulers(learner, presets, question, unchanged_presets)
     new_a_day = sum(cards.settings.new_a_day for cards in presets)
     group_ids = {cards.group for cards in presets}
     overdue = habits.count_overdue(learner.log, group_ids, question.after)
@@ -485,25 +489,25 @@ def _start_estimates(
         recalled_until_now=float(learner.trials.y[index].mean()),
         cards_due=sum(int((cards.today.due_day < question.days).sum()) for cards in presets),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
-        kept=tuple(learner.group_name(group) for group in kept_schedulers),
+        unchanged_presets=tuple(learner.group_name(group) for group in current_schedulers),
     )
-    return _refine(learner, presets, kept_schedulers, without_figures)
+    return _refine(learner, presets, current_schedulers, without_figures)
 
 
-def _find_presets_to_keep(log: ReviewLog, context: Context | None) -> Collection[str]:
+def _find_presets_left_alone(log: ReviewLog, context: Context | None) -> Collection[str]:
     """Return the names of the presets for which no new parameters are advised."""
     try:
         learner = Learner.of(log, context)
     except NotEnoughData:
         return ()  # the estimates cannot be made either, and say why
-    return find_kept_presets(assess_parameters(learner, list(learner.groups), {}, {}))
+    return find_unchanged_presets(assess_parameters(learner, list(learner.groups), {}, {}))
 
 
-def _find_kept_schedulers(
+def _find_current_schedulers(
     learner: Learner,
     presets: Sequence[preset_simulation.PresetCards],
     question: WorkloadQuestion,
-    kept: Collection[str],
+    unchanged_presets: Collection[str],
 ) -> dict[int, Memory]:
     """Return, by preset id, FSRS with the current parameters of the presets that keep these.
 
@@ -511,12 +515,12 @@ def _find_kept_schedulers(
     """
     schedulers = {}
     for cards in presets:
-        if learner.group_name(cards.group) not in kept:
+        if learner.group_name(cards.group) not in unchanged_presets:
             continue
         scheduler = cards.scheduler
         if scheduler.model == SM2:  # FSRS is to be turned on, and begins with its defaults
-            values = learner.active_parameters(cards.group)
-            scheduler = Memory(model_name(values), tuple(values))
+            parameters = learner.active_parameters(cards.group)
+            scheduler = Memory(model_name(parameters), tuple(parameters))
         if scheduler.model == question.model:
             schedulers[cards.group] = scheduler
     return schedulers
@@ -670,16 +674,18 @@ def _apportion(count: int, weights: Sequence[float]) -> list[int]:
 
 
 def estimate_at_a_glance(
-    log: ReviewLog, context: Context | None = None, kept: Collection[str] | None = None
+    log: ReviewLog, context: Context | None = None, unchanged_presets: Collection[str] | None = None
 ) -> Iterator[Finding]:
     """Yield daily costs of all cards at a few retentions, first without and then with ranges.
 
-    `kept` is as in `workload`. Raises InputError and NotEnoughData like `workload`; but if there
-    are reviews, only too few, a finding says so.
+    `unchanged_presets` is as in `workload`. Raises InputError and NotEnoughData like `workload`;
+    but if there are reviews, only too few, a finding says so.
     """
     question = WorkloadQuestion(retentions=COMPARED_RETENTIONS)
     try:
-        estimates = workload(log, question=question, context=context, kept=kept)
+        estimates = workload(
+            log, question=question, context=context, unchanged_presets=unchanged_presets
+        )
     except _TooFewReviews as error:
         yield Finding(
             COSTS,
@@ -729,7 +735,7 @@ def workload_document(result: Workload) -> dict[str, Any]:
         "question": asdict(result.question),
         "desired_retention": result.desired,
         "schedule": result.schedule,
-        "kept": result.kept,
+        "unchanged_presets": result.unchanged_presets,
         "cards": {
             "learned": result.learned_cards,
             "new": result.unseen_cards,
@@ -763,13 +769,12 @@ def _figures_by_name(figures: Sequence[float] | FloatArray) -> dict[str, float |
 def _refine(
     learner: Learner,
     presets: Sequence[preset_simulation.PresetCards],
-    kept_schedulers: Mapping[int, Memory],
+    current_schedulers: Mapping[int, Memory],
     latest: Workload,
 ) -> Generator[Workload]:
     """Yield estimates, each better than the one before; `latest` has no figures yet.
 
-    The fit to all reviews schedules the presets, by id, that have no kept scheduler.
-
+    Presets with a current scheduler, by id, keep it; the fit to all reviews schedules the others.
     Simulations run in threads, a few draws before the one that is yielded next.
     """
     question = latest.question
@@ -809,7 +814,8 @@ def _refine(
         best = next(memories)
         fits = CardMemories.make(presets, best)
         assumed = [
-            kept_schedulers.get(cards.group, fit) for cards, fit in zip(presets, best, strict=True)
+            current_schedulers.get(cards.group, fit)
+            for cards, fit in zip(presets, best, strict=True)
         ]
         decks = ScheduledDecks.make(presets, assumed, question.states)
         repeats = range(preset_simulation.REPEATS)

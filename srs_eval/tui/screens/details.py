@@ -25,7 +25,7 @@ from srs_eval.advice.sentences import (
     format_missing_data,
     format_percent,
 )
-from srs_eval.advice.shown.predicted import CurvesTable, describe_advice_basis
+from srs_eval.advice.shown.predicted import CurvesTable, describe_advice_basis, explain_charts
 from srs_eval.data.errors import format_count
 from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.loss_breakdown import LossBreakdown
@@ -319,7 +319,6 @@ class CompareScreen(AppScreen, actions="compare"):
         super().__init__()
         self._run = run
         self.pair = [left, right]
-        self._folds_metrics = folds_metrics
         self.set_class(folds_metrics, "-folded")
 
     def content(self) -> ComposeResult:
@@ -387,7 +386,7 @@ class CompareScreen(AppScreen, actions="compare"):
         if is_folded:
             return Text.assemble(
                 (heading, "bold"),
-                f"{addition}\n{self._explain_charts(left, right)}{advice_basis}\n",
+                f"{addition}\n{explain_charts(left.size)}{advice_basis}\n",
                 (f"{self.key_of('table')} shows log loss and other metrics", "dim"),
             )
         basis = f"{format_count(left.size, 'review')} from {format_count(difference.days, 'day')}"
@@ -402,20 +401,6 @@ class CompareScreen(AppScreen, actions="compare"):
             f"{addition}\nLog loss (lower is better): {comparison}",
             (f" on {basis}", "dim"),
             advice_basis,
-        )
-
-    def _explain_charts(self, left: Result, right: Result) -> str:
-        """Say what the charts show, in words for learners."""
-        errors = []
-        for result in (left, right):
-            points = f"{100 * self.session.models.find_graph(result).mae:.1f} points"
-            errors.append((readable_name(result.configuration), points))
-        (left_name, left_error), (right_name, right_error) = errors
-        reviews = format_count(left.size, "review")
-        return (
-            f"Both predicted the same {reviews}. Dots on the faint line are right: of the reviews "
-            f"predicted at 80 %, you recalled 80 %. On average, {left_name}'s predictions are off "
-            f"by {left_error}, {right_name}'s by {right_error}."
         )
 
     def _describe_calibration(self, verdict: Verdict, left: Result, right: Result) -> str:
@@ -480,8 +465,9 @@ class CompareScreen(AppScreen, actions="compare"):
         return WidthDependent(draw)
 
     def action_table(self) -> None:
-        if self._folds_metrics:
-            self.toggle_class("-folded")
+        """Show the metrics if they are hidden, else the charts as tables, or as graphs again."""
+        if self.has_class("-folded"):
+            self.remove_class("-folded")
             self.update_now()
         else:
             super().action_table()
