@@ -11,8 +11,9 @@ runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
 3. The whole answer for a preset of 4,000 cards: 30 desired retentions x 50 parameter lines,
    wall-clock time on two threads, without and with 20 new cards a day.
 4. The answer that a learner gets for such a preset, from when the log is loaded: until the first
-   estimate, and until all draws with their fits are there. In a process that has answered before,
-   so that modules and kernels are loaded.
+   estimate, and until all draws with their fits are there; first where it is known which
+   parameters are advised, as in the app, and then where that is asked, too, as by the command. In a
+   process that has answered before, so that modules and kernels are loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -154,19 +155,25 @@ def measure_learner_answer(quick: bool) -> None:
         write_collection(simulate_learner(1, 20_000 if quick else ANSWERS), path)
         log = load(path)
     list(workload(log, question=WorkloadQuestion(retentions=(0.9,), days=30, draws=1)))
-    question = WorkloadQuestion(new_a_day=20)
-    began = time.perf_counter()
-    processor_began = time.process_time()
-    spent: dict[str, tuple[float, float]] = {}  # by stage; seconds, and processor seconds
-    for estimate in workload(log, question=question):
-        stage = "all draws" if estimate.has_all_draws else "first estimate"
-        seconds = time.perf_counter() - began
-        processor = time.process_time() - processor_began
-        spent.setdefault(stage, (seconds, processor))
-    print(
-        f"\n## The answer for {estimate.learned_cards:,} cards and 20 new ones a day: "
-        f"{len(estimate.retentions)} x {question.draws}\n"
-    )
+    for advice, unchanged_presets in (("known", ()), ("asked, too", None)):
+        question = WorkloadQuestion(new_a_day=20)
+        began = time.perf_counter()
+        processor_began = time.process_time()
+        spent: dict[str, tuple[float, float]] = {}  # by stage; seconds, and processor seconds
+        estimates = workload(log, question=question, unchanged_presets=unchanged_presets)
+        for estimate in estimates:
+            stage = "all draws" if estimate.has_all_draws else "first estimate"
+            seconds = time.perf_counter() - began
+            processor = time.process_time() - processor_began
+            spent.setdefault(stage, (seconds, processor))
+        print(
+            f"\n## The answer for {estimate.learned_cards:,} cards and 20 new ones a day: "
+            f"{len(estimate.retentions)} x {question.draws}; advice on parameters {advice}\n"
+        )
+        print_stages(spent)
+
+
+def print_stages(spent: Mapping[str, tuple[float, float]]) -> None:
     print("| until | seconds | processor seconds | goal | of the goal |\n|---|---|---|---|---|")
     for stage, goal in (("first estimate", FIRST_S), ("all draws", WHOLE_S)):
         seconds, processor = spent[stage]

@@ -42,7 +42,7 @@ DRAWS_NOTE = (
 _COVERAGE = (
     "We tested such ranges on simulated learners, most of whose memories do not follow FSRS: the "
     "ranges contained the year's true figures in 94 to 97 % of cases; for one kind of memory, in "
-    "only 85 %."
+    "only 83 %."
 )
 _TWO_KINDS_OF_EQUAL = (
     "The first choice keeps your reviews as easy as with {current}. The second lets you forget "
